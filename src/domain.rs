@@ -257,11 +257,12 @@ impl Domain {
     /// Which way a connection to `peer` would go now, and why no other. It may connect to the peer to find out, and leaves at once.
     ///
     /// # Errors
-    /// `InvalidArgument` for an address that is no peer's (unspecified, broadcast, multicast); `InvalidState` in a forked child.
+    /// `InvalidArgument` for an address that is no peer's (unspecified, broadcast, multicast); `NoMemory` without the descriptors or
+    /// the memory to find out; `InvalidState` in a forked child.
     pub fn path_to(&self, peer: SocketAddr) -> Result<Path> {
         self.inner.ops.check("path_to")?;
         fabric_util::route::check_peer(peer)?;
-        Ok(self.inner.ops.path_to(peer).unwrap_or_else(|| Path::new(&self.inner.info)))
+        Ok(self.inner.ops.path_to(peer)?.unwrap_or_else(|| Path::new(&self.inner.info)))
     }
 
     /// What all endpoints of the domain did so far, those that are gone included.

@@ -89,7 +89,7 @@ pub unsafe trait DynDomain: Any + Send + Sync {
     /// See [`DomainOps::is_waiting`].
     fn is_waiting(&self, request: RequestId) -> bool;
     /// See [`DomainOps::path_to`].
-    fn path_to(&self, peer: SocketAddr) -> Option<Path>;
+    fn path_to(&self, peer: SocketAddr) -> Result<Option<Path>>;
     /// See [`DomainOps::counters`].
     fn counters(&self) -> ProviderCounters;
     /// See [`DomainOps::dump`].
@@ -177,7 +177,7 @@ unsafe impl<D: DomainOps> DynDomain for D {
     fn is_waiting(&self, request: RequestId) -> bool {
         DomainOps::is_waiting(self, request)
     }
-    fn path_to(&self, peer: SocketAddr) -> Option<Path> {
+    fn path_to(&self, peer: SocketAddr) -> Result<Option<Path>> {
         DomainOps::path_to(self, peer)
     }
     fn counters(&self) -> ProviderCounters {

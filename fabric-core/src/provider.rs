@@ -183,9 +183,10 @@ pub unsafe trait DomainOps: Send + Sync + 'static {
     /// Which way a connection to `peer` would go now, and why no other; `None`: as every connection of the domain.
     ///
     /// - It may connect to the peer, and leaves at once.
-    fn path_to(&self, peer: SocketAddr) -> Option<Path> {
+    /// - Without the descriptors or the memory to find out, an error.
+    fn path_to(&self, peer: SocketAddr) -> Result<Option<Path>> {
         let _ = peer;
-        None
+        Ok(None)
     }
 
     /// What the provider did so far for this domain.

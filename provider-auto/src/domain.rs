@@ -96,8 +96,8 @@ unsafe impl DomainOps for AutoDomain {
         }
     }
 
-    fn path_to(&self, peer: SocketAddr) -> Option<Path> {
-        Some(self.ways.path_to(peer))
+    fn path_to(&self, peer: SocketAddr) -> Result<Option<Path>> {
+        self.ways.path_to(peer).map(Some)
     }
 
     fn counters(&self) -> ProviderCounters {

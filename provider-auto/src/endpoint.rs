@@ -228,7 +228,7 @@ unsafe impl EndpointOps for AutoEndpoint {
     }
 
     fn connect(&self, to: SocketAddr, data: &[u8]) -> Result<()> {
-        match self.ways.connect_near(to, self.attr.source) {
+        match self.ways.connect_near(to, self.attr.source)? {
             Ok((transport, local)) => {
                 let path = self.ways.near_path("shared memory is there");
                 log_line!(Debug, "{} to {to}: {path}", self.id);

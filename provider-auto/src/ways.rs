@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use fabric_core::provider::RequestId;
-use fabric_core::{DisconnectReason, DynDomain, EndpointOps, Event, EventSink, Info, Path};
+use fabric_core::{
+    DisconnectReason, DynDomain, EndpointOps, Error, Event, EventSink, Info, Path, Result,
+};
 use fabric_util::log_line;
 use fabric_util::sync::Mutex;
 use provider_shm::near::{self, NotNear};
@@ -24,51 +26,52 @@ pub(crate) struct Ways {
     pub(crate) ends: Arc<NearEnds>,
 }
 
-/// Why a connection does not go by shared memory.
-pub(crate) enum NotHere {
-    /// The device does not have the peer's address.
-    OtherDevice(IpAddr, String),
-    Not(NotNear),
-}
-
-impl fmt::Display for NotHere {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NotHere::OtherDevice(ip, device) => write!(f, "{device} does not have {ip}"),
-            NotHere::Not(why) => why.fmt(f),
-        }
-    }
-}
-
 impl Ways {
     /// Whether the device has the address: its own, and where that has loopback, all of loopback.
-    fn check_address(&self, ip: IpAddr) -> Result<(), NotHere> {
+    fn check_address(&self, ip: IpAddr) -> Result<(), String> {
         let ip = ip.to_canonical();
         let has = &self.far_info.addresses;
         let is_loopback = ip.is_loopback() && has.iter().any(IpAddr::is_loopback);
         if is_loopback || has.contains(&ip) {
             return Ok(());
         }
-        Err(NotHere::OtherDevice(ip, self.far_name()))
+        Err(format!("{} does not have {ip}", self.far_name()))
     }
 
-    /// Connects by shared memory, if the peer listens there.
+    /// What `there` finds at the peer's address by shared memory, if that is one of the device; else why it is not near.
+    fn look<T>(
+        &self,
+        to: SocketAddr,
+        there: impl FnOnce() -> Result<T, NotNear>,
+    ) -> Result<Result<T, String>> {
+        if let Err(why) = self.check_address(to.ip()) {
+            return Ok(Err(why));
+        }
+        match there() {
+            Ok(found) => Ok(Ok(found)),
+            // Another time it may be near, and that it was not would be found out by chance only.
+            Err(NotNear::Failed(cause)) => {
+                Err(Error::system("connect", provider_shm::NAME, cause).at(to))
+            }
+            Err(why) => Ok(Err(why.to_string())),
+        }
+    }
+
+    /// Connects by shared memory if the peer is near; else says why it is not.
     pub(crate) fn connect_near(
         &self,
         to: SocketAddr,
         source: Option<IpAddr>,
-    ) -> Result<(ShmTransport, SocketAddr), NotHere> {
-        self.check_address(to.ip())?;
-        near::connect(to, source, self.near.shared()).map_err(NotHere::Not)
+    ) -> Result<Result<(ShmTransport, SocketAddr), String>> {
+        self.look(to, || near::connect(to, source, self.near.shared()))
     }
 
     /// Which way a connection would go.
-    pub(crate) fn path_to(&self, to: SocketAddr) -> Path {
-        let found = self.check_address(to.ip()).and_then(|()| near::look(to).map_err(NotHere::Not));
-        match found {
+    pub(crate) fn path_to(&self, to: SocketAddr) -> Result<Path> {
+        Ok(match self.look(to, || near::look(to))? {
             Ok(()) => self.near_path("shared memory is there"),
             Err(why) => self.far_path(why),
-        }
+        })
     }
 
     pub(crate) fn near_path(&self, why: impl fmt::Display) -> Path {

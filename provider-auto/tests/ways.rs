@@ -1,0 +1,276 @@
+//! Which way connections go, and that all of them are one domain's.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests too
+
+mod side;
+
+use std::net::{SocketAddr, TcpListener};
+use std::thread;
+use std::time::Duration;
+
+use fabric::{
+    Access, Armed, Capabilities, Choice, Domain, Error, Hints, OpKind, RemoteRegion, Slices, Status,
+};
+use side::{LEN, SOON, Side, way};
+
+#[test]
+fn it_is_what_a_program_gets_that_asks_for_nothing() {
+    let domain = Domain::open(&Hints::default()).unwrap();
+    assert_eq!((domain.provider(), domain.device()), ("auto", "any"));
+    let info = domain.info();
+    let text = &info.description;
+    assert!(text.contains("shared memory") && text.contains("tcp"), "{text}");
+    assert!(info.capabilities.contains(Capabilities::ATOMIC | Capabilities::GRANTS));
+    // A need that both together do not meet.
+    let capabilities = Capabilities::SEND | Capabilities::SHARED_RECEIVES;
+    let domain = Domain::open(&Hints { capabilities, ..Hints::default() }).unwrap();
+    assert_eq!(domain.provider(), "tcp");
+    let said = domain.selection().to_string();
+    assert!(said.contains("not auto:any: capabilities: wanted shared-receives"), "{said}");
+    for (choice, provider) in [("^shm", "tcp"), ("^auto", "tcp"), ("^tcp", "shm"), ("tcp", "tcp")] {
+        let catalog = fabric::Catalog::builtin();
+        let domain = catalog.open_with(&Choice::parse(choice).unwrap(), &Hints::default()).unwrap();
+        assert_eq!(domain.provider(), provider, "{choice}");
+    }
+}
+
+/// One domain, one region, one completion queue; peers that have one of the two ways, or both.
+#[test]
+fn peers_of_all_kinds_meet_in_one_region_and_one_queue() {
+    let all = Side::new("auto");
+    let peers = ["auto", "shm", "tcp"].map(Side::new);
+    let listener = all.listen();
+    let mut ends = Vec::new();
+    for (peer, by) in peers.iter().zip(["shm", "shm", "tcp"]) {
+        let (end, own) = peer.connect(&all, &listener);
+        assert_eq!((way(&own), way(&end)), (by, by));
+        ends.push((peer, end, own));
+        // And the other way round.
+        let theirs = peer.listen();
+        let (own, end) = all.connect(peer, &theirs);
+        assert_eq!((way(&own), way(&end)), (by, by));
+        ends.push((peer, end, own));
+    }
+    let remote = RemoteRegion::from_bytes(&all.region.remote().to_bytes()).unwrap();
+    for (at, (peer, end, own)) in ends.iter().enumerate() {
+        let at = at as u64;
+        peer.region.put(0, &(100 + at)).unwrap();
+        end.write(peer.region.slice(..8), remote.at(64 + 8 * at), at).unwrap();
+        assert_eq!(peer.done(), at);
+        end.fetch_add(1_u64, peer.region.slice(8..16), remote.at(0), at).unwrap();
+        assert_eq!(peer.done(), at);
+        assert_eq!(peer.region.get::<u64>(8).unwrap(), at, "all count in one word");
+        end.read(peer.region.slice(16..24), remote.at(64 + 8 * at), at).unwrap();
+        assert_eq!(peer.done(), at);
+        assert_eq!(peer.region.get::<u64>(16).unwrap(), 100 + at);
+        // A message each way; that of the peer finds a sleeper.
+        own.recv(all.region.slice(1024..1032), at).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| assert_eq!(all.done(), at));
+            thread::sleep(Duration::from_millis(20));
+            end.send(peer.region.slice(16..24), at).unwrap();
+        });
+        assert_eq!(peer.done(), at);
+        assert_eq!(all.region.get::<u64>(1024).unwrap(), 100 + at);
+        own.write(all.region.slice(64..72), peer.region.remote().at(32), at).unwrap();
+        assert_eq!(all.done(), at);
+        all.settle(own, peer, end);
+        assert_eq!(peer.region.get::<u64>(32).unwrap(), 100);
+    }
+    assert_eq!(all.region.get::<u64>(0).unwrap(), ends.len() as u64);
+
+    // The end of the registration is one for all of them.
+    all.region.close().unwrap();
+    for (peer, end, _) in &ends {
+        end.write(peer.region.slice(..8), remote.at(0), 1).unwrap();
+        let refused = peer.queue.wait_one(Some(SOON)).unwrap();
+        assert_eq!(refused.status, Status::RemoteAccess);
+    }
+}
+
+#[test]
+fn a_grant_is_for_one_connection_of_either_way() {
+    let all = Side::new("auto");
+    let listener = all.listen();
+    let peers = ["shm", "tcp"].map(Side::new);
+    let ends = [0, 1].map(|at: usize| peers[at].connect(&all, &listener));
+    let secret = all
+        .domain
+        .alloc(64, Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::GRANTS_ONLY)
+        .unwrap();
+    for at in [0, 1] {
+        let grant = secret.grant(&ends[at].1, .., Access::REMOTE_WRITE).unwrap();
+        let (peer, end) = (&peers[at], &ends[at].0);
+        end.write(peer.region.slice(..8), grant.remote().at(0), 1).unwrap();
+        assert_eq!(peer.done(), 1);
+    }
+    let grant = secret.grant(&ends[0].1, .., Access::REMOTE_WRITE).unwrap();
+    ends[1].0.write(peers[1].region.slice(..8), grant.remote().at(0), 1).unwrap();
+    let refused = peers[1].queue.wait_one(Some(SOON)).unwrap();
+    assert_eq!(refused.status, Status::RemoteAccess, "it is the other's");
+}
+
+#[test]
+fn the_way_and_the_reason_are_said() {
+    let (all, tcp) = (Side::new("auto"), Side::new("tcp"));
+    let fresh = all.endpoint();
+    assert_eq!(fresh.path(), None);
+    let theirs = tcp.listen();
+    let expected = all.domain.path_to(theirs.local_addr()).unwrap();
+    let (own, _end) = all.connect(&tcp, &theirs);
+    assert_eq!(own.path().unwrap(), expected);
+    let said = expected.to_string();
+    let at = theirs.local_addr();
+    assert_eq!(
+        said,
+        format!(
+            "by tcp:any; not shm: nothing listens at {at} by shared memory in this network namespace"
+        )
+    );
+    assert!(own.dump().contains(&said), "{}", own.dump());
+    assert!(all.domain.dump().contains("by tcp:any:"), "{}", all.domain.dump());
+    assert!(!expected.capabilities.contains(Capabilities::PROGRESS_WHILE_STOPPED));
+
+    let gone = all.listen().local_addr();
+    assert_eq!(all.domain.path_to(gone).unwrap().provider, "tcp");
+    let listener = all.listen();
+    let path = all.domain.path_to(listener.local_addr()).unwrap();
+    assert_eq!(path.to_string(), "by shm:any; not tcp:any: shared memory is there");
+    assert!(path.capabilities.contains(Capabilities::PROGRESS_WHILE_STOPPED));
+    assert!(listener.poll().is_none(), "it only looked");
+
+    // For documentation (RFC 5737).
+    let path = all.domain.path_to("192.0.2.1:7".parse().unwrap()).unwrap();
+    assert_eq!(path.to_string(), "by tcp:any; not shm: tcp:any does not have 192.0.2.1");
+    assert!(matches!(
+        all.domain.path_to("0.0.0.0:7".parse().unwrap()),
+        Err(Error::InvalidArgument(_))
+    ));
+    let path = tcp.domain.path_to(listener.local_addr()).unwrap();
+    assert_eq!(path.to_string(), "by tcp:any");
+}
+
+#[test]
+fn an_address_has_one_listener_of_either_way() {
+    let all = Side::new("auto");
+    let listener = all.listen();
+    let at = listener.local_addr();
+    for other in ["auto", "tcp", "shm"] {
+        let refused = Side::new(other).domain.listen(at).err();
+        assert!(matches!(refused, Some(Error::AddrInUse(_))), "{other}: {refused:?}");
+    }
+    drop(listener);
+    let shm = Side::new("shm").domain.listen(at).unwrap();
+    assert!(matches!(all.domain.listen(at), Err(Error::AddrInUse(_))));
+    drop(shm);
+    let taken = TcpListener::bind(at).unwrap();
+    assert!(matches!(all.domain.listen(at), Err(Error::AddrInUse(_))));
+    drop(taken);
+    // A listener for all addresses is found by each of them.
+    let everywhere = all.domain.listen(SocketAddr::from(([0, 0, 0, 0], 0))).unwrap();
+    let to = SocketAddr::from(([127, 0, 0, 1], everywhere.local_addr().port()));
+    assert_eq!(all.domain.path_to(to).unwrap().provider, "shm");
+}
+
+#[test]
+fn receives_that_were_posted_before_go_the_way_that_the_connection_does() {
+    for (peer, by) in [("shm", "shm"), ("tcp", "tcp")] {
+        let (all, peer) = (Side::new("auto"), Side::new(peer));
+        let (listener, own) = (all.listen(), all.endpoint());
+        for at in 0..3 {
+            own.recv(all.region.slice(at * 8..at * 8 + 8), at as u64).unwrap();
+        }
+        let end = peer.endpoint();
+        end.connect(listener.local_addr(), &[]).unwrap();
+        listener.accept(Some(SOON)).unwrap().accept(&own, &[]).unwrap();
+        end.wait_connected(Some(SOON)).unwrap();
+        for at in 0..3_u64 {
+            peer.region.put(0, &at).unwrap();
+            end.send(peer.region.slice(..8), at).unwrap();
+            assert_eq!((peer.done(), all.done()), (at, at));
+            assert_eq!(all.region.get::<u64>(at as usize * 8).unwrap(), at);
+        }
+        assert_eq!(way(&own), by);
+    }
+}
+
+#[test]
+fn what_was_never_connected_ends_as_everywhere() {
+    let all = Side::new("auto");
+    let end = all.endpoint();
+    assert!(matches!(end.inject(b"x", 1), Err(Error::NotConnected)));
+    for context in [3, 4] {
+        end.recv(Slices::none(), context).unwrap();
+    }
+    end.disconnect();
+    for context in [3, 4] {
+        let ended = all.queue.wait_one(Some(SOON)).unwrap();
+        assert_eq!((ended.context, ended.status), (context, Status::Canceled));
+        assert_eq!(ended.kind, OpKind::Recv);
+    }
+    let end = all.endpoint();
+    end.recv(&all.region, 5).unwrap();
+    drop(end);
+    let ended = all.queue.wait_one(Some(SOON)).unwrap();
+    assert_eq!((ended.context, ended.status), (5, Status::Canceled));
+    all.region.close().unwrap();
+}
+
+/// An attempt that fails at once leaves the endpoint as it was, with its receives.
+#[test]
+fn an_endpoint_can_be_tried_again_the_other_way() {
+    let (all, peer) = (Side::new("auto"), Side::new("shm"));
+    let end = all.endpoint();
+    end.recv(all.region.slice(..8), 1).unwrap();
+    // An address that no packet leaves for (RFC 1112): the kernel says so at once, if it has a route at all.
+    let nowhere = end.connect("240.0.0.1:7".parse().unwrap(), &[]);
+    if nowhere.is_ok() {
+        println!("not run: this machine has a way to 240.0.0.1");
+        return;
+    }
+    assert!(matches!(nowhere, Err(Error::Unreachable(_))), "{nowhere:?}");
+    assert_eq!(end.path(), None);
+    let theirs = peer.listen();
+    end.connect(theirs.local_addr(), &[]).unwrap();
+    let far = peer.endpoint();
+    theirs.accept(Some(SOON)).unwrap().accept(&far, &[]).unwrap();
+    far.wait_connected(Some(SOON)).unwrap();
+    far.inject(b"8 bytes!", 2).unwrap();
+    assert_eq!((peer.done(), all.done()), (2, 1));
+    assert_eq!(all.region.to_vec(..8).unwrap(), b"8 bytes!");
+    assert_eq!(way(&end), "shm");
+}
+
+/// Polls find what comes by both ways, in whatever order; so does one that sleeps on the descriptor.
+#[test]
+fn one_queue_serves_both_ways_in_turns() {
+    const ROUNDS: u64 = 300;
+    let all = Side::new("auto");
+    let listener = all.listen();
+    let peers = ["shm", "tcp"].map(Side::new);
+    let ends = [0, 1].map(|at: usize| peers[at].connect(&all, &listener));
+    for round in 0..ROUNDS {
+        let at = usize::from(round % 7 == 0);
+        ends[at].1.recv(Slices::none(), round).unwrap();
+        ends[at].0.inject(&[], round).unwrap();
+        let found = if round % 3 == 0 {
+            all.done()
+        } else {
+            loop {
+                if let Some(found) = all.queue.poll_one().unwrap() {
+                    break found.context;
+                }
+            }
+        };
+        assert_eq!((found, peers[at].done()), (round, round));
+    }
+    assert_eq!(all.queue.arm().unwrap(), Armed::Waiting);
+    for at in [1, 0, 1] {
+        ends[at].1.recv(Slices::none(), 1).unwrap();
+        ends[at].0.inject(&[], 1).unwrap();
+        assert_eq!((all.done(), peers[at].done()), (1, 1));
+    }
+    let counted = all.domain.counters().provider;
+    assert!(counted.system_calls > 0, "of both ways: {counted:?}");
+    assert_eq!(LEN, all.region.len());
+}
