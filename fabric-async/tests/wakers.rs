@@ -102,13 +102,16 @@ fn one_that_panics_loses_no_other_and_ends_no_thread() {
 /// where every call is allowed.
 #[test]
 fn one_may_use_the_connection_while_others_poll() {
-    // More than one poll can write.
     const BIG: usize = 32 << 20;
     let near = node(|b| b.pool_bytes(BIG + (1 << 20)).max_message(4096).receives(4));
-    let far = node(|b| b);
+    let far = node(|b| b.receives(1));
     let (a, b) = block_on(between(&near, &far));
     let (region, at) = exposed(&far, BIG);
     let big = a.alloc(BIG).unwrap();
+    // Whatever comes behind these two waits until the peer receives, also where a write takes no time.
+    block_on(a.send(a.alloc(8).unwrap())).unwrap();
+    let mut waits = Box::pin(a.send(a.alloc(8).unwrap()));
+    poll_once(waits.as_mut(), Waker::noop());
     let done = Arc::new(AtomicUsize::new(0));
     let (conn, small) = (a.clone(), done.clone());
     let sends = calls(move || {
@@ -122,9 +125,10 @@ fn one_may_use_the_connection_while_others_poll() {
     poll_once(write.as_mut(), Waker::noop());
     drop(write);
     let receiving = std::thread::spawn(move || {
-        (0..2).for_each(|_| drop(block_on(b.recv()).unwrap()));
+        (0..4).for_each(|_| drop(block_on(b.recv()).unwrap()));
         b
     });
+    block_on(waits).unwrap();
     // It takes the completion of the write, and so wakes the one that waits for memory.
     let buffer = a.alloc(16).unwrap();
     block_on(a.send(buffer)).unwrap();

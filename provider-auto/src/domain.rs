@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use fabric_core::provider::RequestId;
 use fabric_core::{
-    Access, CqAttr, DomainAttr, DomainOps, DynProvider, EndpointAttr, EndpointId, EventSink, Info,
-    ListenerAttr, ListenerId, Memory, Path, Provider, ProviderCounters, Result,
+    Access, Capabilities, CqAttr, DomainAttr, DomainOps, DynProvider, EndpointAttr, EndpointId,
+    EventSink, Info, ListenerAttr, ListenerId, Memory, Path, Provider, ProviderCounters, Result,
 };
 use provider_shm::ShmProvider;
 
@@ -25,6 +25,7 @@ impl AutoDomain {
     pub(crate) fn open(
         (near, near_info): (&ShmProvider, &Info),
         (far, info): (&dyn DynProvider, &Info),
+        withdrawn: Capabilities,
         attr: &DomainAttr,
         events: Arc<dyn EventSink>,
     ) -> Result<Self> {
@@ -33,7 +34,9 @@ impl AutoDomain {
         let far_events = FarEvents { events, ends: ends.clone() };
         let far = far.open(info, attr, Arc::new(far_events))?;
         let near = Provider::open(near, near_info, attr, Arc::new(near_events))?;
-        let (near_info, far_info) = (near_info.clone(), info.clone());
+        let (mut near_info, mut far_info) = (near_info.clone(), info.clone());
+        near_info.capabilities -= withdrawn;
+        far_info.capabilities -= withdrawn;
         Ok(AutoDomain { ways: Arc::new(Ways { near, far, near_info, far_info, ends }) })
     }
 }

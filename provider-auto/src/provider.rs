@@ -15,6 +15,9 @@ use crate::name::NAME;
 const OF_THE_DEVICE: Capabilities =
     Capabilities::LOCKS_MEMORY.union(Capabilities::PATH_SETTINGS).union(Capabilities::PORT_EVENTS);
 
+/// What connections of both ways may have, and the domain not.
+const WITHDRAWN: Capabilities = Capabilities::SHARED_RECEIVES.union(Capabilities::ATOMIC);
+
 /// Shared memory for the peers of this host, and the devices of another provider for all others. A device has the name that it
 /// has there.
 pub struct AutoProvider {
@@ -94,6 +97,7 @@ impl Provider for AutoProvider {
         let far = named.and_then(|device| device.state.ok());
         let name = self.far.name();
         let far = far.ok_or_else(|| gone(format!("{name}:{} is there no more", info.device)))?;
-        AutoDomain::open((&self.near, &near), (&*self.far, &far), attr, events)
+        let withdrawn = WITHDRAWN - info.capabilities;
+        AutoDomain::open((&self.near, &near), (&*self.far, &far), withdrawn, attr, events)
     }
 }

@@ -90,8 +90,6 @@ fn device(entry: &Entry) -> Device<'_> {
 }
 
 fn offer(info: &Info) -> Offer<'_> {
-    let flags = Capabilities::all();
-    let has = |flag: Capabilities| (flag.names(), info.capabilities.contains(flag));
     let types = |op| {
         let types = AtomicType::ALL.into_iter().filter(move |ty| info.supports_atomic(op, *ty));
         (op.name(), types.map(AtomicType::name).collect())
@@ -100,7 +98,7 @@ fn offer(info: &Info) -> Offer<'_> {
         version: &info.version,
         description: &info.description,
         addresses: addresses(info),
-        capabilities: flags.iter().map(has).collect(),
+        capabilities: capabilities(info.capabilities),
         limits: info.limits.named().into(),
         atomic_scope: if info.atomic_scope == AtomicScope::Cpu { "cpu" } else { "fabric" },
         security: info.security.to_string(),
@@ -119,7 +117,13 @@ pub(crate) fn variables() -> String {
     text(&Catalog::builtin().variables().into_iter().map(variable).collect::<Vec<_>>())
 }
 
-fn text(value: &impl Serialize) -> String {
+/// Every capability, and whether it is one of these.
+pub(crate) fn capabilities(these: Capabilities) -> BTreeMap<String, bool> {
+    Capabilities::all().iter().map(|flag| (flag.names(), these.contains(flag))).collect()
+}
+
+/// The form of all of these.
+pub(crate) fn text(value: &impl Serialize) -> String {
     // Maps with text keys and plain values always serialize.
     let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
     text.push('\n');

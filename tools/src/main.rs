@@ -1,11 +1,12 @@
 //! The program `fabric`: what providers and devices this machine has, what they offer, and how fast they are.
 //!
 //! `fabric info` only asks the library and shows the answers: `survey` collects them, `report` writes them for people,
-//! `table` does the layout, `json` writes them for programs, `variables` is `--env`. `fabric perf` is `perf`. What went
+//! `table` does the layout, `json` writes them for programs, `variables` is `--env`, `peer` is `--peer`. `fabric perf` is `perf`. What went
 //! wrong with either is a `failure`.
 
 mod failure;
 mod json;
+mod peer;
 mod perf;
 mod report;
 mod survey;
@@ -46,6 +47,7 @@ Examples:
   fabric info --brief                 only the list of devices
   fabric info --env                   the environment variables
   fabric info --json | jq .chosen     for programs
+  fabric info --peer 10.0.0.7:7000    which way a program would reach this peer, and why no other
   FABRIC_PROVIDER=^verbs fabric info  what applications get with this setting
 
 Exit codes: 0 a device was chosen, 1 none is usable, 2 wrong usage or a bad environment variable.")]
@@ -59,6 +61,10 @@ struct InfoArgs {
     /// Write JSON.
     #[arg(long)]
     json: bool,
+    /// Show which way a program with default hints would connect to this peer, and why no other. It may connect to the peer to
+    /// find out, and leaves at once.
+    #[arg(long, value_name = "ADDR", value_parser = peer::address, conflicts_with_all = ["only", "brief", "env"])]
+    peer: Option<std::net::SocketAddr>,
     /// Show the environment variables that the library reads, with meaning, default and present value.
     #[arg(long)]
     env: bool,
@@ -104,6 +110,10 @@ fn run() -> ExitCode {
 fn info(args: &InfoArgs) -> Result<(String, Option<Failure>), Failure> {
     let width = terminal_size::terminal_size_of(std::io::stdout())
         .map_or(usize::MAX, |(width, _)| width.0.into());
+    if let Some(peer) = args.peer {
+        let route = peer::Route::find(peer)?;
+        return Ok((if args.json { route.json() } else { route.report(width) }, None));
+    }
     let survey = Survey::take();
     if args.env {
         let text = if args.json { json::variables() } else { variables::report(width) };

@@ -207,3 +207,42 @@ fn misspelt_variables_are_warned_of() {
     assert!(warning.contains("did you mean FABRIC_PROVIDER?"), "{warning}");
     assert_eq!(warning.lines().count(), 1, "{warning}");
 }
+
+#[test]
+fn the_way_to_a_peer_and_why_no_other() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let peer = listener.local_addr().unwrap().to_string();
+    let report = json(&["--peer", &peer], &[], 0);
+    assert_eq!(report["peer"], peer);
+    let domain = report["domain"]["provider"].as_str().unwrap();
+    if domain == "auto" {
+        assert_eq!(report["path"]["provider"], "tcp");
+        let reason = report["path"]["passed_over"][0].as_str().unwrap();
+        assert!(reason.starts_with(&format!("shm: nothing listens at {peer}")), "{reason}");
+    }
+    assert_eq!(report["capabilities"]["send"], true);
+
+    let shm = fabric::Catalog::builtin()
+        .open_with(&fabric::Choice::Auto, &fabric::Hints::default())
+        .unwrap();
+    let listener = shm.listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let peer = listener.local_addr().to_string();
+    let said = run(&["info", "--peer", &peer], &[]);
+    let said = text(&said.stdout);
+    assert!(said.contains(&format!("A connection to {peer}")), "{said}");
+    if shm.provider() == "auto" {
+        assert!(said.contains("would go by    shm:any\n"), "{said}");
+        assert!(said.contains("not tcp:any: shared memory is there\n"), "{said}");
+    }
+    let report = json(&["--peer", &peer], &[("FABRIC_PROVIDER", "tcp")], 0);
+    assert_eq!(
+        (&report["path"]["provider"], &report["domain"]["device"]),
+        (&"tcp".into(), &"any".into())
+    );
+
+    for (peer, what) in [("127.0.0.1", "with its port"), ("0.0.0.0:7", "0.0.0.0")] {
+        let output = run(&["info", "--peer", peer], &[]);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(text(&output.stderr).contains(what), "{output:?}");
+    }
+}
