@@ -31,8 +31,8 @@ pub(crate) const VARIABLES: [Variable; 8] = [
     Variable {
         name: Cow::Borrowed(PROVIDER),
         meaning: "which provider to use: names in order of preference (`verbs,tcp`), each with a device if \
-                  wanted (`tcp:eth0`), or names to exclude (`^verbs`)",
-        default: "auto: the best that satisfies the application's hints",
+                  wanted (`tcp:eth0`), or names to exclude (`^verbs`, `^shm`)",
+        default: "auto: the best that satisfies the application's hints, joined with shared memory for the peers of this host",
     },
     Variable {
         name: Cow::Borrowed(CONNECT_TIMEOUT),

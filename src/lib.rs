@@ -5,7 +5,8 @@
 //! registration: that is the crate `anyfabric-async` (library name `fabric_async`), built on this one. The package of
 //! this crate is `anyfabric`.
 //!
-//! You choose the provider at run time, by `FABRIC_PROVIDER` or by the [`Hints`] that a program passes. What a program may
+//! You choose the provider at run time, by `FABRIC_PROVIDER` or by the [`Hints`] that a program passes; without a choice peers of
+//! the same host are reached by shared memory. What a program may
 //! rely on is the same on every provider, and written down in [`contract`].
 //!
 //! # The objects
@@ -65,7 +66,8 @@
 //!   event loop by [`CompletionQueue::arm`] and `AsFd`.
 //! - Errors: a call that fails had no effect ([`Error`], [`Error::class`]); a posted operation reports by
 //!   [`Completion::status`].
-//! - Choosing: [`Hints`], [`Choice`], [`Catalog`], [`Domain::selection`]; environment variables: [`Catalog::variables`].
+//! - Choosing: [`Hints`], [`Choice`], [`Catalog`], [`Domain::selection`]; for each peer: [`Endpoint::path`],
+//!   [`Domain::path_to`]; environment variables: [`Catalog::variables`].
 //! - Diagnosis: [`Domain::counters`], [`Domain::dump`], and the log (crate `log`), which says what was chosen and why.
 //! - Providers of your own: [`provider`], [`Catalog::add`].
 //!

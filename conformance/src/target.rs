@@ -190,7 +190,7 @@ fn choice(info: &Info) -> Choice {
 fn common(near: &Info, far: &Info, own_ip: IpAddr) -> Info {
     let mut common = near.clone();
     common.capabilities &= far.capabilities;
-    common.limits = near.limits.least_of(&far.limits);
+    common.limits = near.limits.common(&far.limits);
     common.security = near.security.min(far.security);
     if far.atomic_scope != AtomicScope::Cpu {
         common.atomic_scope = far.atomic_scope;

@@ -173,7 +173,7 @@ impl Limits {
     }
 
     /// What both accept.
-    pub fn least_of(&self, other: &Limits) -> Limits {
+    pub fn common(&self, other: &Limits) -> Limits {
         Limits {
             message: self.message.min(other.message),
             inject: self.inject.min(other.inject),

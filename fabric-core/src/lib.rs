@@ -3,7 +3,7 @@
 //! Applications use the crate `fabric`; this crate is for those who write a provider. It holds, once, what
 //! is the same on all of them, and does no I/O. What providers are built from is in `fabric-util`.
 //!
-//! - the traits a provider implements: [`provider`] (factories) and [`ops`] (data path); [`dyn_provider`]: what stands for any;
+//! - the traits a provider implements: [`provider`] (factories) and [`ops`] (data path); [`dyn_provider`]: any provider by one type;
 //! - the plain types they speak: [`work`], [`completion`], [`event`], [`attr`], [`info`], [`path`], [`remote`],
 //!   [`setting`];
 //! - the shared rules: [`hints`] (capability match), [`access`], [`state`], [`atomic`] (the matrix and its arithmetic),

@@ -1,6 +1,6 @@
 //! The factories of the provider contract: providers make domains, domains make everything else.
 //!
-//! Each trait has associated types, so that a provider's own code is free of casts; `dyn_provider` has what stands for any.
+//! Each trait has associated types, so that a provider's own code is free of casts; `dyn_provider` has any provider by one type.
 
 use std::net::SocketAddr;
 use std::ops::Range;

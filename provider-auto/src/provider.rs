@@ -45,7 +45,7 @@ impl AutoProvider {
         info.version = env!("CARGO_PKG_VERSION").to_owned();
         info.description =
             format!("shared memory within this host, {} beyond: {}", far.provider, far.description);
-        info.limits = near.limits.least_of(&far.limits);
+        info.limits = near.limits.common(&far.limits);
         info.security = near.security.min(far.security);
         let all = near.capabilities & far.capabilities | far.capabilities & OF_THE_DEVICE;
         // A receive queue is the one's or the other's.

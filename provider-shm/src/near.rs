@@ -57,7 +57,7 @@ pub fn connect(
     source: Option<IpAddr>,
     shared: &Shared<ShmMemory>,
 ) -> Result<(ShmTransport, SocketAddr), NotNear> {
-    let (socket, ends) = dial(to, source)?;
+    let (socket, ends) = dial_near(to, source)?;
     Ok((ShmTransport::connected(socket, shared)?, ends.initiator))
 }
 
@@ -66,7 +66,7 @@ pub fn connect(
 /// # Errors
 /// Why it would not.
 pub fn look(to: SocketAddr) -> Result<(), NotNear> {
-    dial(to, None).map(drop)
+    dial_near(to, None).map(drop)
 }
 
 /// Listens at an address that is the caller's already, by another kind of socket.
@@ -77,7 +77,7 @@ pub fn listen(addr: SocketAddr) -> io::Result<(ShmSocket, SocketAddr)> {
     ShmSocket::listen(addr, None)
 }
 
-fn dial(to: SocketAddr, source: Option<IpAddr>) -> Result<(Socket, Ends), NotNear> {
+fn dial_near(to: SocketAddr, source: Option<IpAddr>) -> Result<(Socket, Ends), NotNear> {
     let to = SocketAddr::new(to.ip().to_canonical(), to.port());
     for ip in [to.ip(), source.unwrap_or(to.ip())] {
         if !address::is_here(ip)? {

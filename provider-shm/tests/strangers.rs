@@ -72,7 +72,7 @@ impl Scene {
         socket
     }
 
-    /// One that is called as a peer would be.
+    /// One that is called as a peer would be, but for the port: those of peers begin with 49152.
     fn named(&self, port: u16) -> Socket {
         self.stranger(Some(&format!("fabric/127.0.0.1:{port}>{}", self.addr())))
     }
@@ -134,11 +134,11 @@ fn what_is_no_memory_of_rings_is_closed() {
         (WORDS, pipe.into()),
     ];
     for (at, (words, file)) in cases.into_iter().enumerate() {
-        let stranger = scene.named(50_000 + at as u16);
+        let stranger = scene.named(1_000 + at as u16);
         say(&stranger, words, file.as_fd());
         assert!(is_closed(&stranger), "case {at}");
     }
-    let mut without = scene.named(50_100);
+    let mut without = scene.named(1_100);
     without.write_all(WORDS).unwrap();
     assert!(is_closed(&without));
     scene.check();
@@ -150,7 +150,7 @@ fn a_ring_with_more_than_it_holds_ends_its_connection() {
     let file = file(RINGS, SEALS);
     // The initiator's position, the first word.
     rustix::io::pwrite(&file, &u32::MAX.to_ne_bytes(), 0).unwrap();
-    let stranger = scene.named(50_200);
+    let stranger = scene.named(1_200);
     say(&stranger, WORDS, file.as_fd());
     assert!(is_closed(&stranger));
     scene.check();
@@ -160,7 +160,7 @@ fn a_ring_with_more_than_it_holds_ends_its_connection() {
 fn silent_ones_and_descriptors_that_rain_keep_no_peer_out() {
     let scene = Scene::new();
     let before = descriptors();
-    let mut strangers: Vec<_> = (0..200).map(|port| scene.named(51_000 + port)).collect();
+    let mut strangers: Vec<_> = (0..200).map(|port| scene.named(2_000 + port)).collect();
     scene.check();
     // More descriptors than were asked for: with the first words, and later.
     for stranger in &strangers {

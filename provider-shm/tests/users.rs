@@ -107,6 +107,41 @@ fn a_peer_in_other_namespaces_has_the_memory() {
     }
 }
 
+/// Listens, and waits to be killed.
+#[test]
+fn listener() {
+    if std::env::var(TO).is_err() {
+        return;
+    }
+    let side = Side::new(64);
+    let listener = side.domain.listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    println!("listens at {}", listener.local_addr());
+    std::thread::sleep(SOON);
+}
+
+/// Whether one with another way takes a listener of such a process for near; none: this process may not make one.
+fn is_near(mut command: Command) -> Option<Result<(), provider_shm::near::NotNear>> {
+    command.args(["listener", "--exact", "--nocapture"]).current_dir("/").env(TO, "");
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut other = command.spawn().inspect_err(|error| println!("not run: {error}")).ok()?;
+    let mut lines = BufReader::new(other.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let at = lines.find_map(|line| Some(line.split_once("listens at ")?.1.parse().unwrap()));
+    let found = at.map(provider_shm::near::look);
+    other.kill().unwrap();
+    other.wait().unwrap();
+    found
+}
+
+#[test]
+fn a_listener_of_another_user_is_not_near() {
+    let own = is_near(Command::new(std::env::current_exe().unwrap()));
+    assert!(matches!(own, Some(Ok(()))), "{own:?}");
+    if let Some(others) = is_near(of_user(OTHER)) {
+        let reason = others.unwrap_err().to_string();
+        assert_eq!(reason, "the listener is of another user");
+    }
+}
+
 #[test]
 fn trust_is_a_setting() {
     use fabric::Capabilities;

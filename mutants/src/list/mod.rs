@@ -1,5 +1,6 @@
 //! The mutants, one table for each part of the product.
 
+mod auto;
 mod core;
 mod handles;
 mod layer;
@@ -16,6 +17,7 @@ use crate::mutant::Mutant;
 /// Every mutant with its number, which starts at 1.
 pub(crate) fn all() -> impl Iterator<Item = (usize, &'static Mutant)> {
     let tables = [
+        auto::MUTANTS,
         core::MUTANTS,
         handles::MUTANTS,
         layer::MUTANTS,
