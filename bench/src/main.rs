@@ -26,7 +26,7 @@ use outcome::Outcome;
 use rounds::DEBUG_BUILD;
 use run::{Case, Figure, Program, Setup};
 
-/// Measure fabric beside plain sockets, libfabric, UCX and perftest, and report.
+/// Measure fabric beside plain sockets, plain shared memory, libfabric, UCX and perftest, and report.
 ///
 /// Missing programs are left out: Debian's packages libfabric-bin (fi_pingpong), ucx-utils (ucx_perftest) and perftest
 /// have them.
@@ -41,6 +41,9 @@ struct Args {
     /// Verbs beside perftest and fi_pingpong, on the RDMA device of this machine, instead of TCP beside plain sockets.
     #[arg(long)]
     verbs: bool,
+    /// Shared memory beside plain shared memory, TCP, fi_pingpong and UCX.
+    #[arg(long, conflicts_with = "verbs")]
+    shm: bool,
     /// Only lines whose title contains this; no plots.
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
@@ -81,7 +84,11 @@ fn bench(args: &Args) -> Outcome {
         (false, false) => 5,
     };
     let rounds = args.rounds.map_or(usual, usize::from);
-    let mut groups = if args.verbs { targets::verbs(args.quick) } else { targets::tcp(args.quick) };
+    let mut groups = match (args.verbs, args.shm) {
+        (true, _) => targets::verbs(args.quick),
+        (_, true) => targets::shm(args.quick),
+        _ => targets::tcp(args.quick),
+    };
     if let Some(only) = &args.only {
         for group in &mut groups {
             group.lines.retain(|line| line.title.contains(only.as_str()));
@@ -97,7 +104,7 @@ fn bench(args: &Args) -> Outcome {
     for group in &groups {
         lines.extend(rounds::measure(&setup, rounds, group, &bar)?);
     }
-    let plots = args.only.is_none() && !args.verbs;
+    let plots = args.only.is_none() && !args.verbs && !args.shm;
     let charts = match plots {
         true => curves::charts(&setup, if args.quick { 1 } else { 3 }, args.quick, &bar)?,
         false => Vec::new(),
@@ -110,13 +117,21 @@ fn bench(args: &Args) -> Outcome {
     };
     let title = format!(
         "{} over {}, two processes on one machine, {rounds} interleaved round{}{best}, {}; data verified in a run of its own",
-        if args.verbs { "Verbs" } else { "TCP" },
+        match (args.verbs, args.shm) {
+            (true, _) => "Verbs",
+            (_, true) => "Shared memory",
+            _ => "TCP",
+        },
         setup.address,
         if rounds == 1 { "" } else { "s" },
         minutes(begin.elapsed())
     );
     std::fs::create_dir_all(&args.out)?;
-    let name = if args.verbs { "verbs" } else { "report" };
+    let name = match (args.verbs, args.shm) {
+        (true, _) => "verbs",
+        (_, true) => "shm",
+        _ => "report",
+    };
     let html = args.out.join(format!("{name}.html"));
     let plots = html::plots(&lines, &charts)?;
     let debug_build = rounds::debug_build(&lines);
@@ -196,9 +211,20 @@ fn setup(args: &Args) -> Outcome<Setup> {
     let tries = args.tries.unwrap_or(if args.verbs && !args.quick { 3 } else { 1 });
     if !args.verbs {
         let address = "127.0.0.1".to_owned();
-        let (provider, device) = ("tcp".to_owned(), "lo".to_owned());
+        let (provider, ucx_tls) = if args.shm { ("shm", "posix,self") } else { ("tcp", "tcp") };
+        let (provider, device) = (provider.to_owned(), "lo".to_owned());
         let patience = Duration::from_secs(25);
-        return Ok(Setup { fabric, provider, seconds, tries, address, device, patience, hurry });
+        return Ok(Setup {
+            fabric,
+            provider,
+            seconds,
+            tries,
+            address,
+            ucx_tls,
+            device,
+            patience,
+            hurry,
+        });
     }
     let output = Command::new(&fabric)
         .args(["info", "--json"])
@@ -221,13 +247,15 @@ fn setup(args: &Args) -> Outcome<Setup> {
         .ok_or_else(|| format!("{device} has no IPv4 address"))?;
     let provider = format!("verbs:{device}");
     let (device, patience) = (device.to_owned(), Duration::from_secs(180));
-    Ok(Setup { fabric, provider, seconds, tries, address, device, patience, hurry })
+    let ucx_tls = "tcp";
+    Ok(Setup { fabric, provider, seconds, tries, address, ucx_tls, device, patience, hurry })
 }
 
 /// Before the figures, that the data arrives: every operation, every byte, in a run of its own.
 fn verify(setup: &Setup, bar: &ProgressBar) -> Outcome {
     // In a guest a MiB takes long.
-    let large = if setup.provider == "tcp" { "64,64K,1M" } else { "64,64K" };
+    let large =
+        if setup.ucx_tls != "tcp" || setup.provider == "tcp" { "64,64K,1M" } else { "64,64K" };
     for (op, sizes) in [
         ("send", large),
         ("write", large),

@@ -24,7 +24,8 @@ fn colour(program: Program, number: usize) -> RGBColor {
     ];
     match program {
         Program::Fabric => OURS[number % OURS.len()],
-        Program::Raw => RGBColor(110, 110, 110),
+        Program::Raw | Program::Ring => RGBColor(110, 110, 110),
+        Program::FabricTcp => RGBColor(120, 90, 170),
         Program::Libfabric => RGBColor(214, 112, 22),
         Program::Ucx => RGBColor(46, 140, 70),
         Program::Perftest => RGBColor(180, 50, 60),

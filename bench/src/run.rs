@@ -20,6 +20,8 @@ pub(crate) struct Setup {
     /// Runs for one latency; the best counts.
     pub(crate) tries: u16,
     pub(crate) address: String,
+    /// The transports that UCX is to use.
+    pub(crate) ucx_tls: &'static str,
     /// The RDMA device, where there is one.
     pub(crate) device: String,
     /// A peer that takes longer is left out: on a loaded machine some of them nearly stop.
@@ -56,7 +58,9 @@ impl Figure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub(crate) enum Program {
     Fabric,
+    FabricTcp,
     Raw,
+    Ring,
     Libfabric,
     Ucx,
     Perftest,
@@ -66,7 +70,9 @@ impl Program {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Program::Fabric => "fabric",
+            Program::FabricTcp => "fabric over TCP",
             Program::Raw => "plain sockets",
+            Program::Ring => "plain shared memory",
             Program::Libfabric => "libfabric",
             Program::Ucx => "UCX",
             Program::Perftest => "perftest",
@@ -110,7 +116,10 @@ impl Case {
     /// The figure of one run; none if the program is not there, or did not come to an end.
     fn run(&self, setup: &Setup) -> Outcome<Option<Sample>> {
         match self.program {
-            Program::Fabric | Program::Raw => Ok(self.perf(setup)?.into_iter().next()),
+            Program::Fabric | Program::FabricTcp | Program::Raw => {
+                Ok(self.perf(setup)?.into_iter().next())
+            }
+            Program::Ring => self.ring(setup),
             Program::Libfabric => self.fi_pingpong(setup),
             Program::Ucx => self.ucx(setup),
             Program::Perftest => self.perftest(setup),
@@ -127,7 +136,8 @@ impl Case {
         if !self.args.contains("--iterations") {
             command.args(["--seconds", &setup.seconds.to_string()]);
         }
-        command.env("FABRIC_PROVIDER", &setup.provider);
+        let provider = if self.program == Program::FabricTcp { "tcp" } else { &setup.provider };
+        command.env("FABRIC_PROVIDER", provider);
         command.envs(self.variable);
         let output = command.stdin(Stdio::null()).output()?;
         if !output.status.success() {
@@ -148,6 +158,13 @@ impl Case {
         };
         let value = all[name].as_f64().ok_or_else(|| format!("fabric perf reported no {name}"))?;
         Ok(Sample { value, all })
+    }
+
+    fn ring(&self, setup: &Setup) -> Outcome<Option<Sample>> {
+        let program = std::env::current_exe()?.with_file_name("ring");
+        let seconds = setup.seconds.to_string();
+        let output = Command::new(program).args([&self.args, "--seconds", &seconds]).output()?;
+        Ok(plain(String::from_utf8_lossy(&output.stdout).trim().parse()?))
     }
 
     fn fi_pingpong(&self, setup: &Setup) -> Outcome<Option<Sample>> {
@@ -223,7 +240,11 @@ fn pair(
         if program != "ucx_perftest" || own.contains(&"-f") {
             command.args(args.split_whitespace());
         }
-        command.args(own).env("UCX_TLS", "tcp").env("UCX_NET_DEVICES", "lo").stdin(Stdio::null());
+        command
+            .args(own)
+            .env("UCX_TLS", setup.ucx_tls)
+            .env("UCX_NET_DEVICES", "lo")
+            .stdin(Stdio::null());
         command
     };
     let mut other = match command(server).stdout(Stdio::null()).stderr(Stdio::null()).spawn() {

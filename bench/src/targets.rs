@@ -194,6 +194,115 @@ pub(crate) fn tcp(quick: bool) -> Vec<Group> {
     groups
 }
 
+/// Shared memory, beside the least that two processes can do with it.
+pub(crate) fn shm(quick: bool) -> Vec<Group> {
+    use Figure::{BytesPerS, IdleBytes, Us, Wakeups};
+    use Threshold::{Absolute, AtLeast, AtMost};
+    let ring = |figure, what: &str| Some(Case::new(Program::Ring, figure, what));
+    let tcp = |figure, args: &str| Case::new(Program::FabricTcp, figure, args);
+    let lat = |op: &str, rest: &str| format!("--op {op} {rest}");
+    let both = |title, threshold, args: String, others: Vec<Case>| {
+        let peers = [tcp(Us, &args)].into_iter().chain(others).collect();
+        line(title, threshold, fabric(Us, &args), peers)
+    };
+    let large = |title, threshold, op: &str, others: Vec<Case>| {
+        let args = format!("--op {op} --mode bandwidth --size 1M --depth 16");
+        let peers = [tcp(BytesPerS, &args)].into_iter().chain(others).collect();
+        line(title, threshold, fabric(BytesPerS, &args), peers)
+    };
+    let pingpong = Case::new(Program::Libfabric, Us, "-p shm -e rdm -S 64 -I 200000");
+    let mut groups = vec![
+        Group {
+            base: ring(Us, "message"),
+            lines: vec![
+                both(
+                    "64 B send, half round trip",
+                    AtMost(2.5),
+                    lat("send", ""),
+                    vec![pingpong, ucx(Us, "-t ucp_am_lat -s 64 -n 500000")],
+                ),
+                both(
+                    "64 B write, half round trip",
+                    AtMost(2.5),
+                    lat("write", ""),
+                    vec![ucx(Us, "-t ucp_put_lat -s 64 -n 500000")],
+                ),
+                both(
+                    "64 B read, target asleep",
+                    AtMost(2.5),
+                    lat("read", "--target sleep"),
+                    vec![],
+                ),
+            ],
+        },
+        Group {
+            base: ring(Us, "fetch-add"),
+            lines: vec![both(
+                "8 B fetch-add, round trip",
+                AtMost(12.0),
+                lat("fetch-add", "--target sleep"),
+                vec![ucx(Us, "-t ucp_fadd -s 8 -n 500000")],
+            )],
+        },
+        Group {
+            base: ring(BytesPerS, "copy"),
+            lines: vec![
+                large(
+                    "1 MiB writes",
+                    AtLeast(0.95),
+                    "write",
+                    vec![ucx(BytesPerS, "-t ucp_put_bw -s 1048576 -n 20000")],
+                ),
+                large(
+                    "1 MiB sends",
+                    AtLeast(0.8),
+                    "send",
+                    vec![ucx(BytesPerS, "-t tag_bw -s 1048576 -n 20000")],
+                ),
+            ],
+        },
+        Group {
+            base: ring(Us, "wake"),
+            lines: vec![both(
+                "64 B send, both ends asleep",
+                AtMost(1.2),
+                lat("send", "--wait sleep --target sleep"),
+                vec![],
+            )],
+        },
+        Group {
+            base: Some(fabric(Us, "--op send")),
+            lines: vec![line(
+                "64 B send beside 1000 idle / 1",
+                AtMost(1.2),
+                fabric(Us, "--op send --idle 999"),
+                vec![],
+            )],
+        },
+        Group {
+            base: None,
+            lines: vec![
+                line(
+                    "memory of an idle connection",
+                    Absolute(8192.0),
+                    fabric(IdleBytes, "--mode idle --idle 1000"),
+                    vec![],
+                ),
+                line(
+                    "wake-ups, 1000 idle connections",
+                    Absolute(0.0),
+                    fabric(Wakeups, "--mode idle --idle 1000"),
+                    vec![],
+                ),
+            ],
+        },
+    ];
+    if quick {
+        groups.iter_mut().flat_map(|group| &mut group.lines).for_each(|line| line.peers.clear());
+    }
+    groups
+}
+
 /// One pair at work beside connections that are idle.
 fn crowds(quick: bool) -> Vec<Line> {
     let beside = |title, idle: usize| {

@@ -213,6 +213,11 @@ impl Transport for ShmTransport {
         }
     }
 
+    #[inline]
+    fn may_have_come(&self) -> bool {
+        self.ended || self.rings.as_ref().is_none_or(|rings| !rings.is_dry().unwrap_or(false))
+    }
+
     fn shutdown_write(&mut self) {
         // It fails only when the peer is gone, which the next read reports.
         let _ = self.socket.shutdown(Shutdown::Write);

@@ -201,6 +201,14 @@ impl<T: Transport> Transport for MaybeFaulty<T> {
     }
 
     #[inline]
+    fn may_have_come(&self) -> bool {
+        match self {
+            MaybeFaulty::Plain(inner) => inner.may_have_come(),
+            MaybeFaulty::Faulty(_) => true,
+        }
+    }
+
+    #[inline]
     fn is_holding(&self) -> bool {
         self.inner().is_holding()
     }

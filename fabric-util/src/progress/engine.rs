@@ -110,7 +110,7 @@ impl<L: EventLoop> ProgressEngine<L> {
     fn step_polled(&self, stepper: &mut Stepper<L::Source>, event_loop: &L) {
         self.batch.clear_posts();
         // While the thread sleeps in the selector, the events are its own.
-        if stepper.wants_events()
+        if stepper.wants_events(L::EVENTS_EVERY)
             && self.can_defer()
             && let Some(mut selector) = self.selector.try_lock()
         {

@@ -35,6 +35,8 @@ pub trait EventLoop {
     const FEW: usize = 4;
     /// See [`FEW`](EventLoop::FEW).
     const PATIENCE: u32 = 512;
+    /// A poller takes events from the selector, by a system call, every so many steps.
+    const EVENTS_EVERY: u64 = 32;
 
     /// A connection.
     type Source: Source;

@@ -15,8 +15,6 @@ use crate::stream::Deferral;
 
 /// Bytes that are read at a time when they are not read where they belong.
 const SCRATCH: usize = 64 << 10;
-/// A poller takes events from the selector every so many steps.
-const EVENTS_EVERY: u64 = 32;
 /// Reads without success after which a connection is no longer ready, when many are.
 const PATIENCE_MANY: u32 = 2;
 /// The pause of the thread where everything that it has to do is held back.
@@ -79,8 +77,8 @@ impl<S: Source> Stepper<S> {
 
     /// A poller's step begins; says whether it takes events from the selector first.
     #[inline]
-    pub(super) fn wants_events(&mut self) -> bool {
-        self.ready.is_empty() || self.steps.is_multiple_of(EVENTS_EVERY)
+    pub(super) fn wants_events(&mut self, every: u64) -> bool {
+        self.ready.is_empty() || self.steps.is_multiple_of(every)
     }
 
     /// A step for an application that polls. Returns whether a connection became ready again that had been taken from the

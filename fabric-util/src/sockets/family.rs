@@ -27,6 +27,8 @@ pub trait SocketFamily: Send + Sync + 'static {
     const FEW: usize = 4;
     /// See [`EventLoop::PATIENCE`](crate::progress::EventLoop::PATIENCE).
     const PATIENCE: u32 = 512;
+    /// See [`EventLoop::EVENTS_EVERY`](crate::progress::EventLoop::EVENTS_EVERY).
+    const EVENTS_EVERY: u64 = 32;
 
     /// What the peers of a domain reach of its memory by themselves.
     type Memory: PeerMemory;

@@ -114,10 +114,16 @@ impl Questions {
         behind(self.covered, sent)
     }
 
+    /// Whether a question is to be asked, when `sent` requests have gone and `acked` of them are acknowledged.
+    #[inline]
+    pub(super) fn wants_to_ask(&self, sent: u32, acked: u32) -> bool {
+        self.are_open(sent) && !behind(acked, self.asked)
+    }
+
     /// Whether a question is to be asked, when `sent` requests have gone and `acked` of them are acknowledged. If so,
     /// it is as good as asked.
     pub(super) fn ask(&mut self, sent: u32, acked: u32) -> bool {
-        let ask = self.are_open(sent) && !behind(acked, self.asked);
+        let ask = self.wants_to_ask(sent, acked);
         if ask {
             (self.covered, self.asked) = (sent, sent);
         }

@@ -324,6 +324,17 @@ impl Link {
             && (self.incoming.debt.is_due() || self.recvs.owes_credit())
     }
 
+    /// Whether it has nothing to transmit, and nothing to say that no other frame carries, until something is posted or comes.
+    #[inline]
+    pub fn is_at_rest(&self) -> bool {
+        self.phase == Phase::Open
+            && self.answers.is_empty()
+            && self.sends.nothing_waits()
+            && !self.sends.wants_to_ask()
+            && !self.outgoing.has_output()
+            && !self.owes()
+    }
+
     /// Its state, for a bug report.
     pub fn dump(&self) -> String {
         format!(

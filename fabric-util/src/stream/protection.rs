@@ -143,6 +143,11 @@ impl<T: Transport> Transport for Protected<T> {
     }
 
     #[inline]
+    fn may_have_come(&self) -> bool {
+        either!(self, inner => inner.may_have_come())
+    }
+
+    #[inline]
     fn is_holding(&self) -> bool {
         either!(self, inner => inner.is_holding())
     }

@@ -185,6 +185,12 @@ impl Sends {
         self.questions.are_open(self.sent())
     }
 
+    /// Whether the peer is to be asked for acknowledgements.
+    #[inline]
+    pub(super) fn wants_to_ask(&self) -> bool {
+        self.questions.wants_to_ask(self.sent(), self.acked)
+    }
+
     /// Whether the peer is to be asked for acknowledgements; it is as good as asked then.
     pub(super) fn ask(&mut self) -> bool {
         let sent = self.sent();

@@ -33,6 +33,12 @@ pub trait Transport {
     /// The memory must be allocated and writable until the call returns, without a reference into it.
     unsafe fn recv(&mut self, to: &[IoVec]) -> io::Result<usize>;
 
+    /// Whether [`recv`](Transport::recv) may find something; false only where that is known, and cheap to know.
+    #[inline]
+    fn may_have_come(&self) -> bool {
+        true
+    }
+
     /// Whether bytes that [`send`](Transport::send) took are still here, to be passed on by [`flush`](Transport::flush).
     #[inline]
     fn is_holding(&self) -> bool {

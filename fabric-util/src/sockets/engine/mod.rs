@@ -411,6 +411,7 @@ impl<F: SocketFamily> Engine<F> {
 impl<F: SocketFamily> EventLoop for Engine<F> {
     const FEW: usize = F::FEW;
     const PATIENCE: u32 = F::PATIENCE;
+    const EVENTS_EVERY: u64 = F::EVENTS_EVERY;
 
     type Source = SocketConn<F>;
     type Selector = Selector;

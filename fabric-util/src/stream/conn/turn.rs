@@ -34,6 +34,9 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
     }
 
     fn exchange(&mut self, scratch: &mut [u8]) -> Progress {
+        if self.state.is_at_rest() {
+            return Progress::Idle;
+        }
         // An acknowledgement from the last turn that no frame has carried since.
         let wrote = self.flush(AckPolicy::Due);
         let mut found = if wrote { Progress::Drained } else { Progress::Idle };
@@ -99,6 +102,13 @@ impl<T: Transport> ConnState<T> {
     #[inline]
     pub fn is_full(&self) -> bool {
         self.full
+    }
+
+    /// Whether a turn would find nothing to do.
+    #[inline]
+    fn is_at_rest(&self) -> bool {
+        let is_quiet = |transport: &T| !transport.may_have_come() && !transport.is_holding();
+        self.transport.as_ref().is_some_and(is_quiet) && self.link.is_at_rest()
     }
 
     /// Whether it could write more, if it had its turn.
