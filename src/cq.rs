@@ -90,6 +90,9 @@ impl CompletionQueue {
 
     /// Takes at least one completion, sleeping for it as long as `timeout` (`None`: for ever).
     ///
+    /// Where this is the domain's only queue, the thread that sleeps serves what wakes it, as with
+    /// [`arm_manual`](CompletionQueue::arm_manual), as long as that is mostly a completion.
+    ///
     /// # Errors
     /// `TimedOut` if none came; `InvalidState` in a forked child.
     pub fn wait(&self, out: &mut [Completion], timeout: Option<Duration>) -> Result<usize> {
@@ -97,12 +100,17 @@ impl CompletionQueue {
         if out.is_empty() {
             return Err(Error::invalid("wait", "there is no room for a completion in `out`"));
         }
+        let mut woke = false;
         loop {
             let taken = self.poll(out)?;
+            if woke {
+                self.inner.note_wake(taken > 0);
+            }
             if taken > 0 {
                 return Ok(taken);
             }
-            if self.arm()? == Armed::Ready {
+            woke = false;
+            if self.inner.arm(self.inner.wakes_for_all())? == Armed::Ready {
                 continue;
             }
             let woken = wait_readable(self.as_fd(), deadline)
@@ -111,6 +119,7 @@ impl CompletionQueue {
                 let taken = self.poll(out)?;
                 return if taken > 0 { Ok(taken) } else { Err(Error::TimedOut(None)) };
             }
+            woke = true;
         }
     }
 

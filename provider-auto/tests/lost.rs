@@ -7,7 +7,7 @@ mod side;
 use std::sync::{Arc, Mutex};
 
 use fabric::provider::{Device, DomainAttr, Event, EventSink, Info, Provider};
-use fabric::{Catalog, DisconnectReason, Error, Result, Slices, Status};
+use fabric::{Catalog, DisconnectReason, Error, Hints, Result, Slices, Status};
 use provider_auto::AutoProvider;
 use provider_tcp::{TcpDomain, TcpProvider};
 use side::{SOON, Side, way};
@@ -46,7 +46,7 @@ fn connections_by_shared_memory_end_with_the_device() {
     let fragile = Fragile::default();
     let events = fragile.events.clone();
     let auto = AutoProvider::new(provider_shm::ShmProvider::new(), Arc::new(fragile));
-    let all = Side::of(&Catalog::empty().add(auto).unwrap(), "auto");
+    let all = Side::of(&Catalog::empty().add(auto).unwrap(), "auto", &Hints::default());
     let peer = Side::new("shm");
     let listener = all.listen();
     let (theirs, own) = peer.connect(&all, &listener);

@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use fabric_core::{
     Armed, Completion, CqAttr, CqOps, EndpointId, Error, RawCompletion, Result, Side, Status, Token,
@@ -51,6 +52,8 @@ pub(crate) struct CqInner {
     pub(super) ops: ForkChecked<AnyCq>,
     pub(super) capacity: usize,
     pub(crate) domain: Arc<DomainInner>,
+    /// The last sleeper of `wait` that woke found a completion.
+    found: AtomicBool,
     /// Free when the provider's queue is gone.
     _place: QueuePlace,
 }
@@ -173,7 +176,19 @@ impl CqInner {
             raw: vec![RawCompletion::default(); BATCH.min(capacity)].into(),
         };
         let (state, domain) = (Mutex::new(state), domain.clone());
-        Ok(CqInner { state, ops, capacity, domain, _place: place })
+        let found = AtomicBool::new(true);
+        Ok(CqInner { state, ops, capacity, domain, found, _place: place })
+    }
+
+    /// Whether a thread that sleeps in `wait` is to wake for all that comes, and to serve it: one switch between threads less for a
+    /// message. For what is no message of its own, the provider's thread is there, which looks for a while before it sleeps.
+    pub(super) fn wakes_for_all(&self) -> bool {
+        self.domain.has_one_queue() && self.found.load(Ordering::Relaxed)
+    }
+
+    /// A thread that slept in `wait` has woken.
+    pub(super) fn note_wake(&self, found: bool) {
+        self.found.store(found, Ordering::Relaxed);
     }
 
     /// Room that no endpoint has reserved.

@@ -71,6 +71,11 @@ impl DomainInner {
         }
     }
 
+    /// Whether no other completion queue is there.
+    pub(crate) fn has_one_queue(&self) -> bool {
+        self.queues.load(Ordering::Relaxed) == 1
+    }
+
     pub(crate) fn count_leaked(&self, regions: u64) {
         self.leaked.fetch_add(regions, Ordering::Relaxed);
     }

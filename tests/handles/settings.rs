@@ -53,7 +53,7 @@ fn variables_are_listed_and_unique() {
     let of = |name: &str| variables.iter().find(|variable| variable.name == name).unwrap();
     assert_eq!(
         of("FABRIC_PROVIDER").default,
-        "auto: the best that satisfies the application's hints"
+        "auto: the best that satisfies the application's hints, joined with shared memory for the peers of this host"
     );
     assert_eq!(of(VARIABLE).default, "65536");
     // Of two providers whose names differ by what an environment variable cannot show, the second is refused.

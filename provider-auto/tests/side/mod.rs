@@ -20,12 +20,11 @@ pub(crate) struct Side {
 impl Side {
     /// Of the provider that this names, without environment.
     pub(crate) fn new(provider: &str) -> Self {
-        Self::of(&Catalog::builtin(), provider)
+        Self::of(&Catalog::builtin(), provider, &Hints::default())
     }
 
-    pub(crate) fn of(catalog: &Catalog, provider: &str) -> Self {
-        let choice = Choice::parse(provider).unwrap();
-        let domain = catalog.open_with(&choice, &Hints::default()).unwrap();
+    pub(crate) fn of(catalog: &Catalog, provider: &str, hints: &Hints) -> Self {
+        let domain = catalog.open_with(&Choice::parse(provider).unwrap(), hints).unwrap();
         let queue = domain.completion_queue(2048).unwrap();
         let region = domain.alloc(LEN, Access::ALL).unwrap();
         Side { domain, queue, region }
