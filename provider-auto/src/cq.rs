@@ -29,6 +29,8 @@ pub(crate) struct Queues {
     far_armed: AtomicBool,
     /// Looks at the far queue in a row that found nothing; beyond [`PATIENCE`], polls since the last look.
     idle: AtomicU8,
+    /// The next look at the far queue comes before that at the near one, which may always have enough.
+    far_first: AtomicBool,
 }
 
 /// A completion queue.
@@ -49,6 +51,7 @@ impl AutoCq {
             far_used: AtomicBool::new(false),
             far_armed: AtomicBool::new(false),
             idle: AtomicU8::new(0),
+            far_first: AtomicBool::new(false),
         };
         Ok(AutoCq { queues: Arc::new(queues) })
     }
@@ -80,6 +83,19 @@ impl Queues {
             return false;
         }
         true
+    }
+
+    /// Polls both, in turns the one first and the other.
+    fn poll_both(&self, out: &mut [RawCompletion]) -> usize {
+        let far_first = self.far_first.load(Ordering::Relaxed);
+        self.far_first.store(!far_first, Ordering::Relaxed);
+        let taken = if far_first { self.poll_far(out) } else { self.near.poll(out) };
+        let rest = out.get_mut(taken..).unwrap_or_default();
+        match (rest.is_empty(), far_first) {
+            (true, _) => taken,
+            (_, true) => taken + self.near.poll(rest),
+            (_, false) => taken + self.poll_far(rest),
+        }
     }
 
     fn poll_far(&self, out: &mut [RawCompletion]) -> usize {
@@ -116,11 +132,10 @@ unsafe impl CqOps for AutoCq {
     #[inline]
     fn poll(&self, out: &mut [RawCompletion]) -> usize {
         let queues = &*self.queues;
-        let taken = queues.near.poll(out);
-        if taken == out.len() && taken > 0 || !queues.is_time_for_far() {
-            return taken;
+        if queues.is_time_for_far() {
+            return queues.poll_both(out);
         }
-        taken + queues.poll_far(out.get_mut(taken..).unwrap_or_default())
+        queues.near.poll(out)
     }
 
     fn collect(&self, out: &mut [RawCompletion]) -> usize {

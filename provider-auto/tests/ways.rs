@@ -275,3 +275,22 @@ fn one_queue_serves_both_ways_in_turns() {
     assert!(counted.system_calls > 0, "of both ways: {counted:?}");
     assert_eq!(LEN, all.region.len());
 }
+
+/// Each poll takes one completion, and the near queue always has one: the far queue has its turns all the same.
+#[test]
+fn one_that_always_finds_something_near_hears_its_far_peer() {
+    const POLLS: u32 = 10_000;
+    let all = Side::new("auto");
+    let listener = all.listen();
+    let peers = ["shm", "tcp"].map(Side::new);
+    let ends = [0, 1].map(|at: usize| peers[at].connect(&all, &listener));
+    ends[1].1.recv(all.region.slice(..8), 7).unwrap();
+    let (near, to) = (&ends[0].1, peers[0].region.remote());
+    let poll = || {
+        near.write(all.region.slice(8..16), to.at(8), 1).unwrap();
+        all.queue.poll_one().unwrap().map_or(1, |found| found.context)
+    };
+    (0..POLLS).for_each(|_| assert_eq!(poll(), 1));
+    ends[1].0.inject(b"8 bytes!", 2).unwrap();
+    assert!((0..POLLS).any(|_| poll() == 7), "{POLLS} polls, and nothing came");
+}

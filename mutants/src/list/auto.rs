@@ -33,6 +33,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         cases: &["anyfabric-auto/ways/one_queue_serves_both_ways_in_turns"],
     },
     Mutant {
+        name: "auto_near_first",
+        about: "the far queue is looked at only where the near one left room",
+        runs: Runs::Tests,
+        edits: &[edit(
+            "Queues::poll_both",
+            "self.far_first.store(!far_first, Ordering::Relaxed);",
+            "",
+        )],
+        cases: &["anyfabric-auto/ways/one_that_always_finds_something_near_hears_its_far_peer"],
+    },
+    Mutant {
         name: "auto_near_stays",
         about: "a registration that has ended stays open to peers by shared memory",
         runs: Runs::Tests,
