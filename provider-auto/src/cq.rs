@@ -107,19 +107,17 @@ impl Queues {
         taken
     }
 
-    /// Both queues: the near one by `arm_near`, and the far one by `arm_far`, unless it is armed and nothing can have come.
-    fn arm(
-        &self,
-        arm_near: impl FnOnce(&ShmCq) -> Result<Armed>,
-        arm_far: impl FnOnce(&dyn CqOps) -> Result<Armed>,
-    ) -> Result<Armed> {
-        if arm_near(&self.near)? == Armed::Ready {
+    /// Both queues; the far one not if it is armed and nothing can have come, nor for one that serves it before it is polled.
+    fn arm(&self, manual: bool) -> Result<Armed> {
+        let near = if manual { self.near.arm_manual()? } else { self.near.arm()? };
+        if near == Armed::Ready {
             return Ok(Armed::Ready);
         }
-        if !self.far_used.load(Ordering::Acquire) && self.far_armed.load(Ordering::Relaxed) {
+        let used = self.far_used.load(Ordering::Acquire);
+        if !used && self.far_armed.load(Ordering::Relaxed) {
             return Ok(Armed::Waiting);
         }
-        let armed = arm_far(&*self.far)?;
+        let armed = if manual && used { self.far.arm_manual()? } else { self.far.arm()? };
         self.far_armed.store(armed == Armed::Waiting, Ordering::Relaxed);
         // The next poll finds what is there.
         self.idle.store(0, Ordering::Relaxed);
@@ -146,11 +144,11 @@ unsafe impl CqOps for AutoCq {
     }
 
     fn arm(&self) -> Result<Armed> {
-        self.queues.arm(|near| near.arm(), |far| far.arm())
+        self.queues.arm(false)
     }
 
     fn arm_manual(&self) -> Result<Armed> {
-        self.queues.arm(|near| near.arm_manual(), |far| far.arm_manual())
+        self.queues.arm(true)
     }
 
     fn wake(&self) {
