@@ -126,10 +126,12 @@ impl AutoEndpoint {
     }
 
     /// The way, behind one that is being tried: an event can be ahead of the call that it is of.
-    #[cold]
+    #[inline]
     fn settled_way(&self) -> Option<&Way> {
-        drop(self.settled());
-        self.way()
+        self.way().or_else(|| {
+            drop(self.settled());
+            self.way()
+        })
     }
 
     fn make(&self, side: Side) -> Result<Way> {
@@ -201,7 +203,7 @@ fn post_all(way: &Way, receives: &[Waiting]) -> Result<()> {
 unsafe impl EndpointOps for AutoEndpoint {
     #[inline]
     unsafe fn post_send(&self, work: &[SendWork<'_>]) -> Posted {
-        match self.way().or_else(|| self.settled_way()) {
+        match self.settled_way() {
             // SAFETY: the caller's promise.
             Some(way) => unsafe { way.post_send(work) },
             None => Posted::until(0, Error::NotConnected),
@@ -256,7 +258,7 @@ unsafe impl EndpointOps for AutoEndpoint {
     }
 
     fn disconnect(&self) {
-        if self.way().or_else(|| self.settled_way()).is_none() {
+        if self.settled_way().is_none() {
             // Either does it; the receives get their completions there.
             let _ = self.go(Side::Near, None, |_| Ok(()));
         }
@@ -276,18 +278,19 @@ unsafe impl EndpointOps for AutoEndpoint {
     }
 
     fn local_addr(&self) -> Option<SocketAddr> {
-        self.way()?.ops().local_addr()
+        self.settled_way()?.ops().local_addr()
     }
 
     fn peer_addr(&self) -> Option<SocketAddr> {
-        self.way()?.ops().peer_addr()
+        self.settled_way()?.ops().peer_addr()
     }
 
     fn peer_identity(&self) -> Option<Arc<str>> {
-        self.way()?.ops().peer_identity()
+        self.settled_way()?.ops().peer_identity()
     }
 
     fn path(&self) -> Option<Path> {
+        self.settled_way()?;
         self.chosen.get()?.path.clone()
     }
 
