@@ -54,11 +54,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "auto_other_key",
         about: "shared memory gives a registration a key of its own",
         runs: Runs::Tests,
-        edits: &[edit(
-            "AutoRegistration::new",
-            "addr: far.remote_base() };",
-            "addr: far.remote_base() + 8 };",
-        )],
+        edits: &[edit("AutoRegistration::new", "far.remote_base()", "far.remote_base() + 8")],
         cases: &["anyfabric-auto/ways/peers_of_all_kinds_meet_in_one_region_and_one_queue"],
     },
     Mutant {
