@@ -44,13 +44,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         cases: &["anyfabric-auto/ways/one_that_always_finds_something_near_hears_its_far_peer"],
     },
     Mutant {
-        name: "auto_near_stays",
-        about: "a registration that has ended stays open to peers by shared memory",
-        runs: Runs::Tests,
-        edits: &[edit("AutoRegistration::deregister", "near.deregister()?;", "let _ = near;")],
-        cases: &["anyfabric-auto/ways/peers_of_all_kinds_meet_in_one_region_and_one_queue"],
-    },
-    Mutant {
         name: "auto_other_key",
         about: "shared memory gives a registration a key of its own",
         runs: Runs::Tests,
