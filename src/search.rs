@@ -75,7 +75,8 @@ pub(crate) fn search(
         }
         Choice::Include(named) => {
             for named in named {
-                let of_name = preferred.iter().filter(|ranked| ranked.parts[0] == named.provider);
+                let of_name =
+                    preferred.iter().filter(|ranked| ranked.provider.name() == named.provider);
                 let of_name: Vec<_> = of_name.map(|ranked| ranked.provider.clone()).collect();
                 if of_name.is_empty() {
                     let missing = not_built_in(providers);
@@ -88,7 +89,7 @@ pub(crate) fn search(
     Ok(found)
 }
 
-/// A provider, and by which names it is excluded: its own first.
+/// A provider, and by which names it is excluded: its own, and those of what it is made of.
 struct Ranked {
     provider: Arc<dyn DynProvider>,
     parts: Vec<&'static str>,
@@ -109,9 +110,9 @@ fn preferred(providers: &[Arc<dyn DynProvider>]) -> Vec<Ranked> {
 /// The names of all providers that can be chosen.
 pub(crate) fn names(providers: &[Arc<dyn DynProvider>]) -> Vec<&'static str> {
     let mut names = Vec::new();
-    for Ranked { parts, .. } in preferred(providers) {
-        if !names.contains(&parts[0]) {
-            names.push(parts[0]);
+    for Ranked { provider, .. } in preferred(providers) {
+        if !names.contains(&provider.name()) {
+            names.push(provider.name());
         }
     }
     names

@@ -84,10 +84,11 @@ fn bench(args: &Args) -> Outcome {
         (false, false) => 5,
     };
     let rounds = args.rounds.map_or(usual, usize::from);
-    let mut groups = match (args.verbs, args.shm) {
-        (true, _) => targets::verbs(args.quick),
-        (_, true) => targets::shm(args.quick),
-        _ => targets::tcp(args.quick),
+    // What is measured, and the name of the files with it.
+    let (over, name, mut groups) = match (args.verbs, args.shm) {
+        (true, _) => ("Verbs", "verbs", targets::verbs(args.quick)),
+        (_, true) => ("Shared memory", "shm", targets::shm(args.quick)),
+        _ => ("TCP", "report", targets::tcp(args.quick)),
     };
     if let Some(only) = &args.only {
         for group in &mut groups {
@@ -116,22 +117,12 @@ fn bench(args: &Args) -> Outcome {
         tries => format!(", each latency the best of {tries} runs"),
     };
     let title = format!(
-        "{} over {}, two processes on one machine, {rounds} interleaved round{}{best}, {}; data verified in a run of its own",
-        match (args.verbs, args.shm) {
-            (true, _) => "Verbs",
-            (_, true) => "Shared memory",
-            _ => "TCP",
-        },
+        "{over} over {}, two processes on one machine, {rounds} interleaved round{}{best}, {}; data verified in a run of its own",
         setup.address,
         if rounds == 1 { "" } else { "s" },
         minutes(begin.elapsed())
     );
     std::fs::create_dir_all(&args.out)?;
-    let name = match (args.verbs, args.shm) {
-        (true, _) => "verbs",
-        (_, true) => "shm",
-        _ => "report",
-    };
     let html = args.out.join(format!("{name}.html"));
     let plots = html::plots(&lines, &charts)?;
     let debug_build = rounds::debug_build(&lines);
@@ -254,8 +245,7 @@ fn setup(args: &Args) -> Outcome<Setup> {
 /// Before the figures, that the data arrives: every operation, every byte, in a run of its own.
 fn verify(setup: &Setup, bar: &ProgressBar) -> Outcome {
     // In a guest a MiB takes long.
-    let large =
-        if setup.ucx_tls != "tcp" || setup.provider == "tcp" { "64,64K,1M" } else { "64,64K" };
+    let large = if setup.provider.starts_with("verbs") { "64,64K" } else { "64,64K,1M" };
     for (op, sizes) in [
         ("send", large),
         ("write", large),

@@ -76,8 +76,8 @@ fn bandwidth(titles: [&'static str; 3], size: &str, bytes: &str, min: f64) -> Gr
 
 /// TCP over loopback.
 pub(crate) fn tcp(quick: bool) -> Vec<Group> {
-    use Figure::{BytesPerS, IdleBytes, RatePerS, Us, Wakeups};
-    use Threshold::{Absolute, AtLeast, AtMost};
+    use Figure::{BytesPerS, RatePerS, Us};
+    use Threshold::{AtLeast, AtMost};
     let lat = |op: &str| fabric(Us, &format!("--op {op}"));
     let asleep = |op: &str| fabric(Us, &format!("--op {op} --target sleep"));
     let half = AtMost(1.10);
@@ -170,34 +170,18 @@ pub(crate) fn tcp(quick: bool) -> Vec<Group> {
             )],
         },
         Group { base: Some(lat("send")), lines: crowds(quick) },
-        Group {
-            base: None,
-            lines: vec![
-                line(
-                    "memory of an idle connection",
-                    Absolute(8192.0),
-                    fabric(IdleBytes, "--mode idle --idle 1000"),
-                    vec![],
-                ),
-                line(
-                    "wake-ups, 1000 idle connections",
-                    Absolute(0.0),
-                    fabric(Wakeups, "--mode idle --idle 1000"),
-                    vec![],
-                ),
-            ],
-        },
+        idle(),
     ];
     if quick {
-        groups.iter_mut().flat_map(|group| &mut group.lines).for_each(|line| line.peers.clear());
+        leave_out_peers(&mut groups);
     }
     groups
 }
 
 /// Shared memory, beside the least that two processes can do with it.
 pub(crate) fn shm(quick: bool) -> Vec<Group> {
-    use Figure::{BytesPerS, IdleBytes, Us, Wakeups};
-    use Threshold::{Absolute, AtLeast, AtMost};
+    use Figure::{BytesPerS, Us};
+    use Threshold::{AtLeast, AtMost};
     let ring = |figure, what: &str| Some(Case::new(Program::Ring, figure, what));
     let tcp = |figure, args: &str| Case::new(Program::FabricTcp, figure, args);
     let lat = |op: &str, rest: &str| format!("--op {op} {rest}");
@@ -270,37 +254,31 @@ pub(crate) fn shm(quick: bool) -> Vec<Group> {
                 vec![],
             )],
         },
-        Group {
-            base: Some(fabric(Us, "--op send")),
-            lines: vec![line(
-                "64 B send beside 1000 idle / 1",
-                AtMost(1.2),
-                fabric(Us, "--op send --idle 999"),
-                vec![],
-            )],
-        },
-        Group {
-            base: None,
-            lines: vec![
-                line(
-                    "memory of an idle connection",
-                    Absolute(8192.0),
-                    fabric(IdleBytes, "--mode idle --idle 1000"),
-                    vec![],
-                ),
-                line(
-                    "wake-ups, 1000 idle connections",
-                    Absolute(0.0),
-                    fabric(Wakeups, "--mode idle --idle 1000"),
-                    vec![],
-                ),
-            ],
-        },
+        Group { base: Some(fabric(Us, "--op send")), lines: crowds(true) },
+        idle(),
     ];
     if quick {
-        groups.iter_mut().flat_map(|group| &mut group.lines).for_each(|line| line.peers.clear());
+        leave_out_peers(&mut groups);
     }
     groups
+}
+
+/// What idle connections cost.
+fn idle() -> Group {
+    let of = |title, figure, max| {
+        line(title, Threshold::Absolute(max), fabric(figure, "--mode idle --idle 1000"), vec![])
+    };
+    Group {
+        base: None,
+        lines: vec![
+            of("memory of an idle connection", Figure::IdleBytes, 8192.0),
+            of("wake-ups, 1000 idle connections", Figure::Wakeups, 0.0),
+        ],
+    }
+}
+
+fn leave_out_peers(groups: &mut [Group]) {
+    groups.iter_mut().flat_map(|group| &mut group.lines).for_each(|line| line.peers.clear());
 }
 
 /// One pair at work beside connections that are idle.

@@ -134,29 +134,30 @@ impl AutoEndpoint {
         })
     }
 
-    fn make(&self, side: Side) -> Result<Way> {
-        let (id, attr, Ways { near, far, .. }) = (self.id, &self.attr, &*self.ways);
-        let (send_cq, recv_cq) = (&self.send_cq, &self.recv_cq);
-        match side {
-            Side::Near => {
-                let near = Arc::new(near.endpoint(id, attr, &send_cq.near, &recv_cq.near)?);
-                self.ways.ends.add(&near);
-                Ok(Way::Near(near))
-            }
-            Side::Far => {
-                send_cq.use_far();
-                recv_cq.use_far();
-                Ok(Way::Far(far.endpoint(id, attr, &*send_cq.far, &*recv_cq.far)?))
-            }
-        }
+    /// A new one that goes the near way.
+    fn near(&self) -> Result<Arc<ShmEndpoint>> {
+        let queues = (&self.send_cq.near, &self.recv_cq.near);
+        let near = self.ways.near.endpoint(self.id, &self.attr, queues.0, queues.1)?;
+        let near = Arc::new(near);
+        self.ways.ends.add(&near);
+        Ok(near)
     }
 
-    /// Goes one of the two ways, for good unless that fails at once: has it the receives that wait, and then has it `begin`.
+    /// A new one that goes the far way.
+    fn far(&self) -> Result<Way> {
+        let (send_cq, recv_cq) = (&self.send_cq, &self.recv_cq);
+        send_cq.use_far();
+        recv_cq.use_far();
+        let queues = (&*send_cq.far, &*recv_cq.far);
+        Ok(Way::Far(self.ways.far.endpoint(self.id, &self.attr, queues.0, queues.1)?))
+    }
+
+    /// Goes a way, for good unless that fails at once: has it the receives that wait, and then has it `begin`.
     fn go(
         &self,
-        side: Side,
+        way: Way,
         path: Option<Path>,
-        begin: impl FnOnce(&Way) -> Result<()>,
+        begin: impl FnOnce(&dyn EndpointOps) -> Result<()>,
     ) -> Result<()> {
         let receives = {
             let mut open = self.settled();
@@ -166,17 +167,11 @@ impl AutoEndpoint {
             open.tries = true;
             open.receives.clone()
         };
-        let (way, begun) = match self.make(side) {
-            Err(error) => (None, Err(error)),
-            Ok(way) => {
-                let begun = post_all(&way, &receives).and_then(|()| begin(&way));
-                // What does not let go of the receives must be asked for that until it does.
-                let is_chosen = begun.is_ok() || way.ops().quiesce().is_err();
-                (is_chosen.then_some(way), begun)
-            }
-        };
+        let begun = post_all(&way, &receives).and_then(|()| begin(way.ops()));
+        // What does not let go of the receives must be asked for that until it does.
+        let is_chosen = begun.is_ok() || way.ops().quiesce().is_err();
         let mut open = self.open.lock();
-        if let Some(way) = way {
+        if is_chosen {
             let _ = self.chosen.set(Chosen { way, path });
             open.receives = Vec::new();
         }
@@ -230,37 +225,37 @@ unsafe impl EndpointOps for AutoEndpoint {
     }
 
     fn connect(&self, to: SocketAddr, data: &[u8]) -> Result<()> {
-        match self.ways.connect_near(to, self.attr.source)? {
+        let found = self.ways.connect_near(to, self.attr.source)?;
+        let path = self.ways.path_of(&found);
+        log_line!(Debug, "{} to {to}: {path}", self.id);
+        match found {
             Ok((transport, local)) => {
-                let path = self.ways.near_path("shared memory is there");
-                log_line!(Debug, "{} to {to}: {path}", self.id);
-                self.go(Side::Near, Some(path), |way| match way {
-                    Way::Near(near) => near.connect_by((transport, Some(local)), to, data),
-                    Way::Far(far) => far.connect(to, data),
-                })
+                let near = self.near()?;
+                let begin = |_: &_| near.connect_by((transport, Some(local)), to, data);
+                self.go(Way::Near(near.clone()), Some(path), begin)
             }
-            Err(why) => {
-                let path = self.ways.far_path(why);
-                log_line!(Debug, "{} to {to}: {path}", self.id);
-                self.go(Side::Far, Some(path), |way| way.ops().connect(to, data))
-            }
+            Err(_) => self.go(self.far()?, Some(path), |far| far.connect(to, data)),
         }
     }
 
     fn accept(&self, request: RequestId, data: &[u8]) -> Result<()> {
         let (side, request) = split(request);
-        let path = match side {
-            Side::Near => self.ways.near_path("the peer came by shared memory"),
-            Side::Far => self.ways.far_path("the peer did not come by it"),
+        let (way, path) = match side {
+            Side::Near => {
+                (Way::Near(self.near()?), self.ways.near_path("the peer came by shared memory"))
+            }
+            Side::Far => (self.far()?, self.ways.far_path("the peer did not come by it")),
         };
         log_line!(Debug, "{}: {path}", self.id);
-        self.go(side, Some(path), |way| way.ops().accept(request, data))
+        self.go(way, Some(path), |ops| ops.accept(request, data))
     }
 
     fn disconnect(&self) {
-        if self.settled_way().is_none() {
+        if self.settled_way().is_none()
+            && let Ok(near) = self.near()
+        {
             // Either does it; the receives get their completions there.
-            let _ = self.go(Side::Near, None, |_| Ok(()));
+            let _ = self.go(Way::Near(near), None, |_| Ok(()));
         }
         if let Some(way) = self.way() {
             way.ops().disconnect();

@@ -68,10 +68,15 @@ impl Ways {
 
     /// Which way a connection would go.
     pub(crate) fn path_to(&self, to: SocketAddr) -> Result<Path> {
-        Ok(match self.look(to, || near::look(to))? {
-            Ok(()) => self.near_path("shared memory is there"),
+        self.look(to, || near::look(to)).map(|found| self.path_of(&found))
+    }
+
+    /// The way of a connection to a peer that was looked for by shared memory.
+    pub(crate) fn path_of<T>(&self, found: &Result<T, String>) -> Path {
+        match found {
+            Ok(_) => self.near_path("shared memory is there"),
             Err(why) => self.far_path(why),
-        })
+        }
     }
 
     pub(crate) fn near_path(&self, why: impl fmt::Display) -> Path {

@@ -90,22 +90,19 @@ fn map(file: &OwnedFd) -> io::Result<*mut Shared> {
     Ok(at.cast())
 }
 
-/// Half of a round trip, in microseconds: the median of many runs of rounds.
-fn messages(shared: *mut Shared, time: Duration) -> f64 {
+/// Half of a round trip, in microseconds.
+fn messages(shared: *mut Shared, time: Duration) -> io::Result<f64> {
     // SAFETY: mapped until the process ends, and only reached by atomics.
     let (there, back) = unsafe { (&(*shared).there, &(*shared).back) };
-    let (begun, mut sequence, mut times) = (Instant::now(), 0, Vec::new());
-    while begun.elapsed() < time {
-        let start = Instant::now();
-        for _ in 0..ROUNDS {
-            sequence += 1;
-            there.send(sequence);
-            back.receive(sequence);
-        }
-        times.push(start.elapsed().as_secs_f64() * 1e6 / f64::from(ROUNDS) / 2.0);
-    }
+    let mut sequence = 0;
+    let round_trip = times(time, ROUNDS, || {
+        sequence += 1;
+        there.send(sequence);
+        back.receive(sequence);
+        Ok(())
+    })?;
     there.send(u64::MAX);
-    median(times)
+    Ok(round_trip / 2.0)
 }
 
 fn echo(shared: *mut Shared) {
@@ -126,17 +123,13 @@ fn echo(shared: *mut Shared) {
 
 /// As messages, by two eventfds.
 fn wakes([there, back]: [&OwnedFd; 2], time: Duration) -> io::Result<f64> {
-    let (begun, mut times) = (Instant::now(), Vec::new());
-    while begun.elapsed() < time {
-        let start = Instant::now();
-        for _ in 0..100 {
-            rustix::io::write(there, &1_u64.to_ne_bytes())?;
-            rustix::io::read(back, &mut [0; 8])?;
-        }
-        times.push(start.elapsed().as_secs_f64() * 1e6 / 200.0);
-    }
+    let round_trip = times(time, 100, || {
+        rustix::io::write(there, &1_u64.to_ne_bytes())?;
+        rustix::io::read(back, &mut [0; 8])?;
+        Ok(())
+    })?;
     rustix::io::write(there, &(1_u64 << 32).to_ne_bytes())?;
-    Ok(median(times))
+    Ok(round_trip / 2.0)
 }
 
 fn echo_wakes([there, back]: [&OwnedFd; 2]) -> io::Result<()> {
@@ -150,25 +143,25 @@ fn echo_wakes([there, back]: [&OwnedFd; 2]) -> io::Result<()> {
     }
 }
 
-/// Times of `rounds` calls each, for one call, in microseconds: the median.
-fn times(time: Duration, rounds: u32, mut call: impl FnMut()) -> f64 {
+/// The time of one call, in microseconds: the median of many runs of `rounds` of them.
+fn times(time: Duration, rounds: u32, mut call: impl FnMut() -> io::Result<()>) -> io::Result<f64> {
     let (begun, mut times) = (Instant::now(), Vec::new());
     while begun.elapsed() < time {
         let start = Instant::now();
-        (0..rounds).for_each(|_| call());
+        for _ in 0..rounds {
+            call()?;
+        }
         times.push(start.elapsed().as_secs_f64() * 1e6 / f64::from(rounds));
     }
-    median(times)
-}
-
-fn median(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
-    times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
+    Ok(times.get(times.len() / 2).copied().unwrap_or(f64::NAN))
 }
 
 fn measure(args: &Args) -> io::Result<()> {
     let time = Duration::from_secs_f64(args.seconds);
     if let Some([file, there, back]) = args.files.as_deref() {
+        // It must not spin for one that is gone.
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
         // SAFETY: the numbers of descriptors that the parent left to this process.
         let [file, there, back] =
             [file, there, back].map(|fd| unsafe { OwnedFd::from_raw_fd(*fd) });
@@ -191,7 +184,7 @@ fn measure(args: &Args) -> io::Result<()> {
     match args.what {
         What::Message => {
             let mut other = other("message")?;
-            println!("{}", messages(shared, time));
+            println!("{}", messages(shared, time)?);
             other.wait()?;
         }
         What::Wake => {
@@ -202,23 +195,24 @@ fn measure(args: &Args) -> io::Result<()> {
         What::FetchAdd => {
             // SAFETY: as in `messages`.
             let word = unsafe { &(*shared).word.sequence };
-            println!(
-                "{}",
-                times(time, ROUNDS, || {
-                    word.fetch_add(1, Ordering::AcqRel);
-                })
-            );
+            let add = || {
+                word.fetch_add(1, Ordering::AcqRel);
+                Ok(())
+            };
+            println!("{}", times(time, ROUNDS, add)?);
         }
         What::Copy => {
             let from = vec![7_u8; LEN];
             // SAFETY: mapped until the process ends; no other process reaches it.
             let to = unsafe { &raw mut (*shared).bytes }.cast::<u8>();
-            let us = times(time, 16, || {
+            let copy = || {
                 // SAFETY: both are as long, and apart.
                 unsafe {
                     std::ptr::copy_nonoverlapping(std::hint::black_box(from.as_ptr()), to, LEN)
                 };
-            });
+                Ok(())
+            };
+            let us = times(time, 16, copy)?;
             println!("{}", LEN as f64 / us * 1e6);
         }
     }
