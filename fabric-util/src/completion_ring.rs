@@ -40,10 +40,13 @@ impl CompletionRing {
 
     /// Adds completions, in order; wakes the sleeper if one armed the queue.
     #[inline]
-    pub fn push(&self, completions: &[RawCompletion]) {
+    pub fn push(&self, completions: [&[RawCompletion]; 2]) {
+        if completions.iter().all(|some| some.is_empty()) {
+            return;
+        }
         let mut state = self.state.lock();
         // Mostly it is one: reserving for many and copying runs costs more than this.
-        completions.iter().for_each(|completion| state.queue.push_back(*completion));
+        completions.iter().copied().flatten().for_each(|one| state.queue.push_back(*one));
         self.len.store(state.queue.len(), Ordering::Release);
         if std::mem::take(&mut state.armed) {
             self.wakeup.set();

@@ -1,4 +1,4 @@
-//! Two rings of bytes in memory that both ends of a connection have mapped, one for each direction.
+//! Two rings in memory that both ends of a connection have mapped, one for each direction: a stream of bytes, in records.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -8,8 +8,9 @@ use std::sync::Arc;
 use fabric_core::memory;
 use fabric_util::stream::IoVec;
 
-use crate::control::{Control, LEN};
+use crate::control::{Control, HEAD, LEN, Mark, capacity, record_len};
 use crate::hazard::Hazard;
+use crate::line::LINE;
 use crate::mapping::{Mapping, Placed, Words};
 
 /// Where the bytes of the first ring are: behind a page with what both ends say of both rings.
@@ -30,11 +31,22 @@ unsafe impl Words for Page {}
 /// One direction.
 struct Ring {
     page: Placed<Page>,
-    /// In the same mapping.
+    /// In the same mapping; the first of a page.
     bytes: NonNull<u8>,
-    /// How far this end is.
+    /// How far this end is: where the next record begins, or what of one is read.
     position: u32,
+    /// Of the end that reads: the bytes of a record that are left.
+    left: u32,
+    /// The position of the end that reads as it last published it, or as the end that writes last looked: neither is done for
+    /// each record, since the line then goes from one processor to the other.
+    head: u32,
 }
+
+/// Bytes that are read before the position is published. A producer that finds no room has three times as many before it that
+/// are not read yet, so it is published again.
+const HEAD_EVERY: u32 = if cfg!(loom) { 1 } else { LEN / 4 };
+/// Lines behind the next mark that the producer's processor gets while the other end is at work.
+const AHEAD: u32 = 2;
 
 impl Ring {
     fn new(mapping: &Arc<Mapping>, which: usize) -> Self {
@@ -42,6 +54,8 @@ impl Ring {
             page: Placed::new(mapping, which * size_of::<Page>()),
             bytes: mapping.at(BYTES + which * LEN as usize),
             position: 0,
+            left: 0,
+            head: 0,
         }
     }
 
@@ -49,7 +63,65 @@ impl Ring {
         &self.page.control
     }
 
+    /// The mark of a record that begins at the position, which is that of a line.
+    #[inline]
+    fn mark(&self, position: u32) -> &Mark {
+        let at = (position % LEN) & !(LINE - 1);
+        // SAFETY: within the ring's bytes, which are the mapping's, which `page` keeps; aligned as lines are; an atomic word, for
+        // which any bytes are valid. The end that writes copies bytes there only before a mark is there.
+        unsafe { self.bytes.add(at as usize).cast::<Mark>().as_ref() }
+    }
+
+    /// What is free, enough for a record of `wanted` bytes if there is so much; asks to be woken if there is too little for any.
+    #[inline]
+    fn room(&mut self, wanted: usize) -> io::Result<u32> {
+        let known = LEN.wrapping_sub(self.position.wrapping_sub(self.head));
+        if wanted <= capacity(known) as usize {
+            return Ok(known);
+        }
+        let mut room = self.control().room(self.position)?;
+        if capacity(room) == 0 {
+            room = self.control().wait_for_room(self.position)?;
+        }
+        self.head = self.position.wrapping_sub(LEN - room);
+        Ok(room)
+    }
+
+    /// The bytes that are left of the present record, or those of the next one; 0 if there is none.
+    #[inline]
+    fn ready(&mut self) -> io::Result<u32> {
+        if self.left == 0 {
+            self.left = self.mark(self.position).filled()?;
+            if self.left > 0 {
+                self.position = self.position.wrapping_add(HEAD);
+            }
+        }
+        Ok(self.left)
+    }
+
+    /// So many bytes of the present record are read.
+    #[inline]
+    fn advance(&mut self, bytes: u32) {
+        self.left -= bytes;
+        self.position = self.position.wrapping_add(bytes);
+        if self.left == 0 {
+            self.position = self.position.wrapping_add(LINE - 1) & !(LINE - 1);
+        }
+    }
+
+    /// Publishes how far it has read, now and then. True: the peer is to be woken.
+    #[inline]
+    fn publish_head(&mut self) -> bool {
+        let read = self.position & !(LINE - 1);
+        if read.wrapping_sub(self.head) < HEAD_EVERY {
+            return false;
+        }
+        self.head = read;
+        self.control().consume(read)
+    }
+
     /// The run of bytes at the position, at most `len`.
+    #[inline]
     fn run(&self, len: usize) -> (*mut u8, usize) {
         let at = self.position % LEN;
         // SAFETY: within the ring's bytes.
@@ -57,25 +129,34 @@ impl Ring {
         (start.as_ptr(), len.min((LEN - at) as usize))
     }
 
-    /// Moves at most `room` bytes between the ring and the pieces of memory, in their order, by `copy` (in the ring, in the
-    /// memory, how many); says how many.
-    fn pass(
-        &mut self,
-        room: u32,
-        pieces: &[IoVec],
-        copy: impl Fn(*mut u8, *mut u8, usize),
-    ) -> usize {
-        let mut left = room as usize;
+    /// Copies `bytes` of the pieces of memory behind the position, in their order.
+    ///
+    /// # Safety
+    /// The memory is allocated, and there is room.
+    #[inline]
+    unsafe fn fill(&mut self, bytes: u32, pieces: &[IoVec]) {
+        let mut left = bytes as usize;
         for &(base, len) in pieces {
             let mut done = 0;
             while done < len && left > 0 {
                 let (at, run) = self.run((len - done).min(left));
-                copy(at, base.wrapping_add(done), run);
+                // SAFETY: the caller's promise for the one side, a run within the mapping for the other.
+                unsafe { memory::copy(at, base.wrapping_add(done), run) };
                 self.position = self.position.wrapping_add(run as u32);
                 (done, left) = (done + run, left - run);
             }
         }
-        room as usize - left
+    }
+
+    /// Clears marks where the next records may go, as far as that is free: their writes then find the lines in the cache.
+    #[inline]
+    fn prefetch(&self) {
+        for line in 1..=AHEAD {
+            let at = self.position.wrapping_add(line * LINE);
+            if at.wrapping_sub(self.head) < LEN {
+                self.mark(at).clear();
+            }
+        }
     }
 }
 
@@ -158,20 +239,28 @@ impl Rings {
     ///
     /// # Safety
     /// As [`Transport::send`](fabric_util::stream::Transport::send).
+    #[inline]
     pub(crate) unsafe fn write(&mut self, from: &[IoVec]) -> io::Result<Moved> {
         let ring = &mut self.to_peer;
-        let mut room = ring.control().room(ring.position)?;
-        if room == 0 {
-            room = ring.control().wait_for_room(ring.position)?;
+        let wanted = from.iter().map(|piece| piece.1).sum();
+        if wanted == 0 {
+            return Ok(Moved { bytes: 0, wake: false });
         }
+        let room = capacity(ring.room(wanted)?);
         self.blocked = room == 0;
         if self.blocked {
             return Err(ErrorKind::WouldBlock.into());
         }
-        // SAFETY: the caller's promise for the one side, a run within the mapping for the other.
-        let bytes =
-            ring.pass(room, from, |at, memory, len| unsafe { memory::copy(at, memory, len) });
-        Ok(Moved { bytes, wake: ring.control().publish(ring.position) })
+        let bytes = room.min(wanted.try_into().unwrap_or(room));
+        let (start, next) = (ring.position, ring.position.wrapping_add(record_len(bytes)));
+        ring.mark(next).clear();
+        ring.position = start.wrapping_add(HEAD);
+        // SAFETY: the caller's promise; there is room.
+        unsafe { ring.fill(bytes, from) };
+        ring.position = next;
+        let wake = ring.control().publish(ring.mark(start), bytes);
+        ring.prefetch();
+        Ok(Moved { bytes: bytes as usize, wake })
     }
 
     /// Reads what has come. `WouldBlock`: nothing has.
@@ -181,16 +270,28 @@ impl Rings {
     ///
     /// # Safety
     /// As [`Transport::recv`](fabric_util::stream::Transport::recv).
+    #[inline]
     pub(crate) unsafe fn read(&mut self, to: &[IoVec]) -> io::Result<Moved> {
         let ring = &mut self.from_peer;
-        let filled = ring.control().filled(ring.position)?;
-        if filled == 0 {
+        let mut bytes = 0;
+        'all: for &(base, len) in to {
+            let mut done = 0;
+            while done < len {
+                let ready = ring.ready()?;
+                if ready == 0 {
+                    break 'all;
+                }
+                let (at, run) = ring.run((len - done).min(ready as usize));
+                // SAFETY: the caller's promise for the one side, a run within the mapping for the other.
+                unsafe { memory::copy(base.wrapping_add(done), at, run) };
+                ring.advance(run as u32);
+                (done, bytes) = (done + run, bytes + run);
+            }
+        }
+        if bytes == 0 {
             return Err(ErrorKind::WouldBlock.into());
         }
-        // SAFETY: the caller's promise for the one side, a run within the mapping for the other.
-        let bytes =
-            ring.pass(filled, to, |at, memory, len| unsafe { memory::copy(memory, at, len) });
-        Ok(Moved { bytes, wake: ring.control().consume(ring.position) })
+        Ok(Moved { bytes, wake: ring.publish_head() })
     }
 
     /// Whether nothing has come.
@@ -199,7 +300,7 @@ impl Rings {
     /// `InvalidData`: the peer has broken the ring.
     pub(crate) fn is_dry(&self) -> io::Result<bool> {
         let ring = &self.from_peer;
-        Ok(ring.control().filled(ring.position)? == 0)
+        Ok(ring.left == 0 && ring.mark(ring.position).filled()? == 0)
     }
 
     /// The peer wakes this side when something comes. True: it has, or there is room again for a write that found none, of
@@ -209,14 +310,15 @@ impl Rings {
     /// `InvalidData`: the peer has broken the ring.
     pub(crate) fn arm(&self) -> io::Result<bool> {
         let (to, from) = (&self.to_peer, &self.from_peer);
-        Ok(from.control().arm(from.position)? > 0
-            || self.blocked && to.control().room(to.position)? > 0)
+        Ok(from.left > 0
+            || from.control().arm(from.mark(from.position))? > 0
+            || self.blocked && capacity(to.control().room(to.position)?) > 0)
     }
 
-    /// For tests: says to the peer that so much was written.
+    /// For tests: says to the peer that there is a record of so many bytes.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn claim(&self, bytes: u32) {
-        self.to_peer.control().publish(bytes);
+        self.to_peer.control().publish(self.to_peer.mark(self.to_peer.position), bytes);
     }
 }
 
@@ -292,7 +394,8 @@ mod tests {
         assert!(write(&mut one, &mut [0; 1], 1).unwrap().wake);
         assert!(other.arm().unwrap());
         let mut all = vec![0; LEN as usize];
-        assert_eq!(write(&mut one, &mut all, LEN as usize).unwrap().bytes, LEN as usize - 1);
+        let rest = capacity(LEN - LINE) as usize;
+        assert_eq!(write(&mut one, &mut all, LEN as usize).unwrap().bytes, rest);
         assert_eq!(write(&mut one, &mut all, 1).unwrap_err().kind(), ErrorKind::WouldBlock);
         assert!(read(&mut other, &mut all, LEN as usize).unwrap().wake);
     }

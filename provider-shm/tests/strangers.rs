@@ -148,8 +148,8 @@ fn what_is_no_memory_of_rings_is_closed() {
 fn a_ring_with_more_than_it_holds_ends_its_connection() {
     let scene = Scene::new();
     let file = file(RINGS, SEALS);
-    // The initiator's position, the first word.
-    rustix::io::pwrite(&file, &u32::MAX.to_ne_bytes(), 0).unwrap();
+    // The mark of the first record that the initiator writes.
+    rustix::io::pwrite(&file, &u32::MAX.to_ne_bytes(), 4096).unwrap();
     let stranger = scene.named(1_200);
     say(&stranger, WORDS, file.as_fd());
     assert!(is_closed(&stranger));

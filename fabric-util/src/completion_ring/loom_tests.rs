@@ -20,7 +20,7 @@ fn take(ring: &CompletionRing, count: u64) {
 }
 
 fn push(ring: &CompletionRing, number: u64) {
-    ring.push(&[RawCompletion::new(Token::from_bits(number), Status::Ok)]);
+    ring.push([&[RawCompletion::new(Token::from_bits(number), Status::Ok)], &[]]);
 }
 
 /// A completion comes while its taker polls, arms and goes to sleep: arming clears the descriptor, then looks, and a
@@ -47,7 +47,7 @@ fn pushed_from_both_sides() {
         let ring = CompletionRing::new(&Arc::default()).unwrap();
         let pushers = [(), ()].map(|()| {
             let ring = ring.clone();
-            thread::spawn(move || ring.push(&[RawCompletion::default()]))
+            thread::spawn(move || ring.push([&[RawCompletion::default()], &[]]))
         });
         let (mut taken, mut out) = (0, [RawCompletion::default(); 2]);
         while taken < 2 {

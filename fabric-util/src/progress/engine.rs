@@ -210,6 +210,14 @@ impl<L: EventLoop> ProgressEngine<L> {
         if polled { Flush::Polled } else { Flush::Alone }
     }
 
+    /// Makes a connection part of the next step if that comes soon.
+    #[inline]
+    pub fn mark_if_polled(&self, source: &Arc<L::Source>) {
+        if self.can_defer() {
+            self.mark_ready(source);
+        }
+    }
+
     /// Whether posts are deferred: they wait for a poll.
     #[inline]
     pub fn has_deferred_posts(&self) -> bool {

@@ -96,6 +96,16 @@ unsafe impl<F: SocketFamily> EndpointOps for SocketEndpoint<F> {
     unsafe fn post_send(&self, work: &[SendWork<'_>]) -> Posted {
         let mut conn = self.lock();
         let mut first = 0;
+        if let [one] = work {
+            // SAFETY: the caller's promise.
+            let posted = unsafe { conn.post_short(one) };
+            if posted {
+                self.go_on(&mut conn);
+                drop(conn);
+                self.engine.progress.mark_if_polled(&self.conn);
+                return Posted::all(1);
+            }
+        }
         if F::Memory::SHARED {
             // SAFETY: the caller's promise.
             let (done, look) = unsafe { conn.reach(work) };

@@ -173,6 +173,7 @@ impl Link {
         }
     }
 
+    #[inline]
     fn take_header(&mut self, bytes: &mut &[u8]) -> Result<(), ProtocolError> {
         if !self.incoming.partial.is_empty() {
             return self.complete_header(bytes);
@@ -180,7 +181,10 @@ impl Link {
         match Header::decode(bytes)? {
             Some((header, len)) => {
                 *bytes = &bytes[len..];
-                Ok(self.take_frame(&header)?)
+                if !self.take_short(&header, bytes)? {
+                    self.take_frame(&header)?;
+                }
+                Ok(())
             }
             None => {
                 self.incoming.partial.extend_from_slice(std::mem::take(bytes));

@@ -9,9 +9,10 @@ use super::protocol_error::Breach;
 
 impl Link {
     /// Completes what is finished, in posting order.
+    #[inline]
     pub(super) fn complete_finished(&mut self) {
-        while let Some(entry) = self.sends.pop_finished() {
-            self.complete_send(entry.token, entry.flags, Status::Ok);
+        while let Some((token, flags)) = self.sends.pop_finished() {
+            self.complete_send(token, flags, Status::Ok);
         }
     }
 

@@ -236,6 +236,7 @@ impl Link {
     /// # Safety
     /// As [`EndpointOps::post_recv`](fabric_core::EndpointOps::post_recv), where `quiesce` is
     /// [`End::Quiet`](super::End::Quiet).
+    #[inline]
     pub unsafe fn post_recv(&mut self, work: &[RecvWork<'_>]) -> Result<()> {
         if !matches!(self.phase, Phase::Idle | Phase::Open) {
             return Err(Error::NotConnected);
@@ -250,6 +251,7 @@ impl Link {
         Ok(())
     }
 
+    #[inline]
     pub(super) fn complete_send(&mut self, token: Token, flags: SendFlags, status: Status) {
         if !flags.contains(SendFlags::SIGNALED) && status == Status::Ok {
             self.unsaid = Some(token);
@@ -271,19 +273,21 @@ impl Link {
         self.push_made();
     }
 
+    #[inline]
     fn push_made(&mut self) {
-        if !self.made_recvs.is_empty() {
-            if self.recvs.is_shared() {
-                let id = Some(self.context.id);
-                self.made_recvs.iter_mut().for_each(|completion| completion.endpoint = id);
-            }
-            self.context.recv_ring.push(&self.made_recvs);
-            self.made_recvs.clear();
+        if self.recvs.is_shared() {
+            let id = Some(self.context.id);
+            self.made_recvs.iter_mut().for_each(|completion| completion.endpoint = id);
         }
-        if !self.made_sends.is_empty() {
-            self.context.send_ring.push(&self.made_sends);
-            self.made_sends.clear();
+        let LinkContext { send_ring, recv_ring, .. } = &self.context;
+        if Arc::ptr_eq(send_ring, recv_ring) {
+            recv_ring.push([&self.made_recvs, &self.made_sends]);
+        } else {
+            recv_ring.push([&self.made_recvs, &[]]);
+            send_ring.push([&self.made_sends, &[]]);
         }
+        self.made_recvs.clear();
+        self.made_sends.clear();
     }
 
     /// Appends bytes of the handshake.

@@ -17,6 +17,7 @@
 //! What [`Link`], in `link`, does with them:
 //!
 //! - `transmit`: cutting requests and answers into frames;
+//! - `short`: the same of short messages, in fewer steps;
 //! - `incoming`: frames from the peer; `target`: executing its requests; `initiator`: taking its answers;
 //! - `close`: how a connection ends.
 //!
@@ -65,6 +66,7 @@ mod segments;
 mod sends;
 mod shared_receive_queue;
 mod shared_receives;
+mod short;
 mod target;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod testing;

@@ -93,6 +93,15 @@ impl Outgoing {
         self.copied(|buffer| unsafe { memory::append(addr, len, buffer) });
     }
 
+    /// The first `taken` of these bytes were transmitted from elsewhere, with nothing before them; the others wait.
+    #[inline]
+    pub(super) fn sent_beside(&mut self, bytes: &[u8], taken: usize) {
+        self.gone += taken as u64;
+        if taken < bytes.len() {
+            self.copied(|buffer| buffer.extend_from_slice(&bytes[taken..]));
+        }
+    }
+
     /// Appends memory of an operation of this side; it stays valid until the operation completes.
     pub(super) fn local(&mut self, addr: *mut u8, len: usize) {
         self.queued += len;

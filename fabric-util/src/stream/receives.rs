@@ -27,6 +27,7 @@ impl Receives {
         self.queue.len()
     }
 
+    #[inline]
     pub(super) fn push(&mut self, work: &RecvWork<'_>) {
         self.queue.push_back(Receive {
             token: work.token,
@@ -35,7 +36,14 @@ impl Receives {
         });
     }
 
+    /// The bytes that the oldest takes.
+    #[inline]
+    pub(super) fn front_len(&self) -> Option<usize> {
+        self.queue.front().map(|receive| receive.len)
+    }
+
     /// Takes the oldest; the segments of those before it are forgotten.
+    #[inline]
     pub(super) fn pop(&mut self) -> Option<Receive> {
         let receive = self.queue.pop_front()?;
         self.segments.forget_before(receive.span);

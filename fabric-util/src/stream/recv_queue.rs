@@ -54,6 +54,7 @@ impl RecvQueue {
         }
     }
 
+    #[inline]
     pub(super) fn push(&mut self, work: &RecvWork<'_>) {
         self.receives.push(work);
         self.posted = self.posted.wrapping_add(1);
@@ -78,6 +79,12 @@ impl RecvQueue {
             && (self.announced == self.matched
                 || news >= 32
                 || news as usize * 2 >= self.receives.len())
+    }
+
+    /// Whether the next receive is the link's own and known to the peer, and takes so many bytes.
+    #[inline]
+    pub(super) fn has_room_for(&self, len: usize) -> bool {
+        self.announced != self.matched && self.receives.front_len().is_some_and(|room| len <= room)
     }
 
     /// The next receive, for a message; `None` if the peer sends without a credit, or the receives are shared.

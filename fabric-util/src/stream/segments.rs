@@ -30,6 +30,7 @@ impl Segments {
         self.first = first;
     }
 
+    #[inline]
     pub(super) fn push(&mut self, segments: &[Segment]) -> Span {
         let start = self.first.wrapping_add(self.ring.len() as u32);
         match segments {
@@ -49,6 +50,7 @@ impl Segments {
     }
 
     /// Forgets those of the operations before `span`'s.
+    #[inline]
     pub(super) fn forget_before(&mut self, span: Span) {
         let count = span.start.wrapping_sub(self.first);
         for _ in 0..count {
@@ -61,6 +63,15 @@ impl Segments {
         let start = span.start.wrapping_sub(self.first) as usize;
         // One by one: for the one or two that there are, a range costs more.
         (start..start + span.len as usize).filter_map(|at| self.ring.get(at))
+    }
+
+    /// The segment, if it is one.
+    #[inline]
+    pub(super) fn only(&self, span: Span) -> Option<&Segment> {
+        if span.len != 1 {
+            return None;
+        }
+        self.ring.get(span.start.wrapping_sub(self.first) as usize)
     }
 
     pub(super) fn first_of(&mut self, span: Span) -> Option<&mut Segment> {

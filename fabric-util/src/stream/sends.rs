@@ -101,6 +101,7 @@ impl Sends {
         (self.first, self.acked, self.credit)
     }
 
+    #[inline]
     pub(super) fn push(&mut self, work: &SendWork<'_>, lent: Option<Lent>) {
         self.entries.push_back(Entry {
             token: work.token,
@@ -144,6 +145,12 @@ impl Sends {
     /// Whether every operation was transmitted.
     pub(super) fn nothing_waits(&self) -> bool {
         self.started == self.entries.len()
+    }
+
+    /// Whether the peer has announced a receive that no operation of this side consumes.
+    #[inline]
+    pub(super) fn has_credit(&self) -> bool {
+        self.credit != self.consumed && !self.held && !self.peer_shares
     }
 
     /// The operation to transmit next, if it may be, with its number and how many of its bytes went before.
@@ -199,6 +206,7 @@ impl Sends {
 
     /// `bytes` more of the next operation are in the stream; if that is all of it, up to `end`. `ask` if it asks for an
     /// acknowledgement.
+    #[inline]
     pub(super) fn advance(&mut self, bytes: usize, end: Option<u64>, ask: bool) {
         let sent = self.sent();
         let Some(entry) = self.entries.get_mut(self.started) else { return };
@@ -243,6 +251,7 @@ impl Sends {
     }
 
     /// The peer has accepted `ack` requests and posted `credit` receives; the stream is transmitted up to `transmitted`.
+    #[inline]
     pub(super) fn hear(&mut self, ack: u32, credit: u32, transmitted: u64) -> Result<(), Breach> {
         if ack != self.acked && !self.is_transmitted(ack, transmitted) {
             return Err(Breach("an acknowledgement of what was never sent"));
@@ -282,18 +291,21 @@ impl Sends {
         }
     }
 
-    /// Takes the oldest operation if it is finished.
-    pub(super) fn pop_finished(&mut self) -> Option<Entry> {
+    /// Takes the oldest operation if it is finished; gives what its completion needs.
+    #[inline]
+    pub(super) fn pop_finished(&mut self) -> Option<(Token, SendFlags)> {
         if self.started == 0 || self.acked == self.first {
             return None;
         }
-        if self.entries.front().is_some_and(|entry| entry.has_answer() && !entry.done) {
+        let front = self.entries.front()?;
+        if front.has_answer() && !front.done {
             return None;
         }
-        self.pop()
+        self.pop().map(|entry| (entry.token, entry.flags))
     }
 
     /// Takes the oldest operation, however far it is.
+    #[inline]
     pub(super) fn pop(&mut self) -> Option<Entry> {
         let entry = self.entries.pop_front()?;
         self.segments.forget_before(entry.span);

@@ -171,7 +171,12 @@ impl Link {
 
 /// The completion of a receive that took a message.
 #[inline]
-fn received(token: Token, len: usize, imm: Option<u32>, remote_write: bool) -> RawCompletion {
+pub(super) fn received(
+    token: Token,
+    len: usize,
+    imm: Option<u32>,
+    remote_write: bool,
+) -> RawCompletion {
     let mut completion = RawCompletion::new(token, Status::Ok);
     completion.len = len as u64;
     completion.immediate = imm;

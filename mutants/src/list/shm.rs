@@ -9,8 +9,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Shm,
         edits: &[edit(
             "Rings::write",
-            "        // SAFETY: the caller's promise for the one side,",
-            "        if MUTANT { let all: usize = from.iter().map(|piece| piece.1).sum(); let _ = ring.control().publish(ring.position.wrapping_add(room.min(all as u32))); std::thread::yield_now(); }\n        // SAFETY: the caller's promise for the one side,",
+            "        // SAFETY: the caller's promise; there is room.",
+            "        if MUTANT { let _ = ring.control().publish(ring.mark(start), bytes); std::thread::yield_now(); }\n        // SAFETY: the caller's promise; there is room.",
         )],
         cases: &["send.bidir_flood", "send.sizes", "rma.write_sizes"],
     },
@@ -20,6 +20,34 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Shm,
         edits: &[edit("Ring::run", "len.min((LEN - at) as usize)", "len")],
         cases: &["send.bidir_flood", "send.sizes"],
+    },
+    Mutant {
+        name: "shm_stale_mark",
+        about: "what is left of old bytes is taken for a record behind the last one",
+        runs: Runs::Shm,
+        edits: &[edit("Rings::write", "ring.mark(next).clear();", "")],
+        cases: &["send.bidir_flood", "send.sizes"],
+    },
+    Mutant {
+        name: "shm_head_unpublished",
+        about: "the end that reads does not publish how far it is",
+        runs: Runs::Shm,
+        edits: &[edit("Ring::publish_head", "< HEAD_EVERY", "<= LEN")],
+        cases: &["send.sizes", "rma.write_sizes", "send.bidir_flood"],
+    },
+    Mutant {
+        name: "short_without_credit",
+        about: "a short send goes though the peer has no receive for it",
+        runs: Runs::Shm,
+        edits: &[edit("Sends::has_credit", "self.credit != self.consumed", "true")],
+        cases: &["send.no_recv_pends"],
+    },
+    Mutant {
+        name: "short_into_less",
+        about: "a short message goes into a receive that is too short for it",
+        runs: Runs::Shm,
+        edits: &[edit("RecvQueue::has_room_for", "len <= room", "len <= room.max(64)")],
+        cases: &["send.oversize_fatal"],
     },
     Mutant {
         name: "shm_one_ring",
@@ -39,7 +67,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "shm_no_word_of_room",
         about: "an end that waits for room is not woken when there is some",
         runs: Runs::Shm,
-        edits: &[edit("Control::consume", "used <= LEN / 2 && take(&self.waits.0)", "false")],
+        edits: &[edit("Control::consume", "take(&self.waits.0)", "false")],
         cases: &["send.sizes", "rma.write_sizes", "send.bidir_flood"],
     },
     Mutant {
@@ -60,7 +88,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "shm_arms_without_looking",
         about: "what came just before an end went to sleep is not seen",
         runs: Runs::Tests,
-        edits: &[edit("Control::arm", "self.filled(head)", "Ok(0)")],
+        edits: &[edit("Control::arm", "mark.filled()", "Ok(0)")],
         cases: &["anyfabric-shm/lib/transport::tests::one_that_sleeps_is_woken_and_others_are_not"],
     },
     Mutant {
@@ -87,7 +115,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "shm_believes_its_peer",
         about: "a peer that says that a ring holds more than it can is believed",
         runs: Runs::Tests,
-        edits: &[edit("Control::filled", "filled <= LEN", "true")],
+        edits: &[edit("Mark::filled", "bytes <= MAX_RECORD", "true")],
         cases: &[
             "anyfabric-shm/lib/transport::tests::a_ring_that_the_peer_breaks_ends_the_connection",
         ],

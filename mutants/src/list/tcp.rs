@@ -394,7 +394,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "only_the_kernel_looks",
         about: "no end looks whether what it has sent is answered; the kernel asks idle hosts only",
         runs: Runs::TcpLink,
-        edits: &[edit("Locked::settle", "state.wrote && !state.watch.is_on()", "false")],
+        edits: &[edit("Locked::settle_now", "state.wrote && !state.watch.is_on()", "false")],
         cases: &["teardown.link_cut_each_kind", "teardown.link_cut_idle_then_used"],
     },
     Mutant {

@@ -70,7 +70,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "the socket of a connection that ended is never closed",
         runs: Runs::Tcp,
         edits: &[edit(
-            "Locked::settle",
+            "Locked::settle_now",
             "state.transport = None;",
             "if MUTANT { std::mem::forget(state.transport.take()); }\n                    state.transport = None;",
         )],
@@ -82,8 +82,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "Locked::exchange",
-            "        let wrote = self.flush(AckPolicy::Due);",
-            "        if MUTANT && self.host.has_ended() { self.lose(); return Progress::Closed; }\n        let wrote = self.flush(AckPolicy::Due);",
+            "        let wrote = !self.state.is_silent() && self.flush(AckPolicy::Due);",
+            "        if MUTANT && self.host.has_ended() { self.lose(); return Progress::Closed; }\n        let wrote = !self.state.is_silent() && self.flush(AckPolicy::Due);",
         )],
         cases: &["atomic.oob", "atomic.no_perm"],
     },

@@ -10,40 +10,48 @@ use super::*;
 #[derive(Default)]
 struct Ends {
     control: Control,
+    marks: [Mark; LEN as usize],
     producer: Notify,
     consumer: Notify,
 }
 
-fn produce(ends: &Ends, bytes: u32) {
-    let mut tail = 0;
-    while tail < bytes {
-        let mut room = ends.control.room(tail).unwrap();
-        if room == 0 {
-            room = ends.control.wait_for_room(tail).unwrap();
-        }
-        if room == 0 {
-            ends.producer.wait();
-            continue;
-        }
-        tail += 1;
-        if ends.control.publish(tail) {
-            ends.consumer.notify();
-        }
+impl Ends {
+    fn mark(&self, position: u32) -> &Mark {
+        &self.marks[(position % LEN) as usize]
     }
 }
 
-fn consume(ends: &Ends, bytes: u32) {
+fn produce(ends: &Ends, records: u32) {
+    let mut tail = 0;
+    while tail < records {
+        let mut room = ends.control.room(tail).unwrap();
+        if capacity(room) == 0 {
+            room = ends.control.wait_for_room(tail).unwrap();
+        }
+        if capacity(room) == 0 {
+            ends.producer.wait();
+            continue;
+        }
+        ends.mark(tail + 1).clear();
+        if ends.control.publish(ends.mark(tail), 1) {
+            ends.consumer.notify();
+        }
+        tail += 1;
+    }
+}
+
+fn consume(ends: &Ends, records: u32) {
     let mut head = 0;
-    while head < bytes {
-        let mut filled = ends.control.filled(head).unwrap();
+    while head < records {
+        let mut filled = ends.mark(head).filled().unwrap();
         if filled == 0 {
-            filled = ends.control.arm(head).unwrap();
+            filled = ends.control.arm(ends.mark(head)).unwrap();
         }
         if filled == 0 {
             ends.consumer.wait();
             continue;
         }
-        head += filled;
+        head += 1;
         if ends.control.consume(head) {
             ends.producer.notify();
         }

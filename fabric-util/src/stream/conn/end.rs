@@ -48,14 +48,19 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
     /// Behind a flush that was no part of a turn: does what follows from it. True: the connection wants a turn.
     #[inline]
     pub fn follow_up(&mut self) -> bool {
-        if !self.state.is_watched() || self.state.link.phase() != Phase::Open {
-            self.settle();
-        }
+        self.settle();
         self.state.wants_turn()
     }
 
-    /// Does what the link's phase asks of the transport.
+    /// Does what the link's phase asks of the transport: mostly nothing.
+    #[inline]
     pub(super) fn settle(&mut self) {
+        if !self.state.is_watched() || self.state.link.phase() != Phase::Open {
+            self.settle_now();
+        }
+    }
+
+    fn settle_now(&mut self) {
         let state = &mut *self.state;
         if matches!(state.link.phase(), Phase::Ending | Phase::Closed)
             && let Some(transport) = &mut state.transport

@@ -41,6 +41,26 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
         (work.len(), looks)
     }
 
+    /// Posts a short send and writes it, if nothing is before it; false: it is to be posted as others are.
+    ///
+    /// # Safety
+    /// As [`Link::post_send`](crate::stream::Link::post_send).
+    #[inline]
+    pub unsafe fn post_short(&mut self, work: &SendWork<'_>) -> bool {
+        let state = &mut *self.state;
+        let Some(transport) = &mut state.transport else { return false };
+        if state.full || !state.link.is_short(work) || transport.is_holding() {
+            return false;
+        }
+        // SAFETY: the caller's promise.
+        match unsafe { state.link.send_short(work, transport) } {
+            Ok(_) => state.wrote = true,
+            // As in `flush`.
+            Err(_) => state.full = !transport.gave_up(),
+        }
+        true
+    }
+
     /// Posts operations, some of them to be taken by the peer itself.
     ///
     /// # Errors

@@ -38,7 +38,7 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
             return Progress::Idle;
         }
         // An acknowledgement from the last turn that no frame has carried since.
-        let wrote = self.flush(AckPolicy::Due);
+        let wrote = !self.state.is_silent() && self.flush(AckPolicy::Due);
         let mut found = if wrote { Progress::Drained } else { Progress::Idle };
         let (mut reads, mut scratched) = (0, 0);
         loop {
@@ -107,8 +107,14 @@ impl<T: Transport> ConnState<T> {
     /// Whether a turn would find nothing to do.
     #[inline]
     fn is_at_rest(&self) -> bool {
-        let is_quiet = |transport: &T| !transport.may_have_come() && !transport.is_holding();
-        self.transport.as_ref().is_some_and(is_quiet) && self.link.is_at_rest()
+        self.transport.as_ref().is_some_and(|transport| !transport.may_have_come())
+            && self.is_silent()
+    }
+
+    /// Whether there is nothing to write.
+    #[inline]
+    fn is_silent(&self) -> bool {
+        !self.is_holding() && self.link.is_at_rest()
     }
 
     /// Whether it could write more, if it had its turn.

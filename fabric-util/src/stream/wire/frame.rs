@@ -122,9 +122,13 @@ pub struct Header {
     pub seq: u32,
 }
 
+/// The number of a send, and the bytes of its header.
+const SEND: u8 = 1;
+const SEND_HEADER: usize = BASE + 8;
+
 fn code(kind: &Kind) -> u8 {
     match kind {
-        Kind::Send { .. } => 1,
+        Kind::Send { .. } => SEND,
         Kind::Write { .. } => 2,
         Kind::Read { .. } => 3,
         Kind::Atomic { .. } => 4,
@@ -153,7 +157,7 @@ struct Rules {
 }
 
 /// By the number of the kind, from 1 on.
-static RULES: [Rules; 14] = {
+const RULES: [Rules; 14] = {
     const fn rules(fields: usize, flags: u8, ab: [u8; 2], len: [u32; 2]) -> Rules {
         Rules { size: (BASE + fields) as u8, flags, ab, len }
     }
@@ -195,6 +199,14 @@ impl Header {
     /// Appends the header's bytes.
     #[inline]
     pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut bytes = [0; MAX_HEADER];
+        let len = self.write(&mut bytes);
+        out.extend_from_slice(&bytes[..len]);
+    }
+
+    /// Writes the header's bytes, at most [`MAX_HEADER`], to the beginning of `out`; says how many they are.
+    #[inline]
+    pub fn write(&self, out: &mut [u8]) -> usize {
         let (mut flags, mut a, mut b, mut immediate) = (0, 0, 0, 0);
         match self.kind {
             Kind::Send { total, imm } | Kind::Write { total, imm, .. } => {
@@ -218,21 +230,18 @@ impl Header {
         if self.ask {
             flags |= ASK;
         }
-        let mut base = [0; BASE];
-        base[..4].copy_from_slice(&[code(&self.kind), flags, a, b]);
-        for (at, word) in [self.len, self.ack, self.credit, self.seq, immediate].iter().enumerate()
-        {
-            base[4 + 4 * at..8 + 4 * at].copy_from_slice(&word.to_le_bytes());
-        }
-        out.extend_from_slice(&base);
-        match self.kind {
-            Kind::Send { total, .. } => put(out, [u64::from(total)]),
-            Kind::Write { total, to, .. } => put(out, [u64::from(total), to.key, to.addr]),
-            Kind::Read { from } | Kind::Lent { from, .. } => put(out, [from.key, from.addr]),
+        let first = u32::from_le_bytes([code(&self.kind), flags, a, b]);
+        let base = [first, self.len, self.ack, self.credit, self.seq, immediate];
+        out[..BASE].copy_from_slice(base.map(u32::to_le).as_bytes());
+        let fields = &mut out[BASE..];
+        BASE + match self.kind {
+            Kind::Send { total, .. } => put(fields, [u64::from(total)]),
+            Kind::Write { total, to, .. } => put(fields, [u64::from(total), to.key, to.addr]),
+            Kind::Read { from } | Kind::Lent { from, .. } => put(fields, [from.key, from.addr]),
             Kind::Atomic { at, call, .. } => {
-                put(out, [at.key, at.addr, call.operand, call.compare])
+                put(fields, [at.key, at.addr, call.operand, call.compare])
             }
-            _ => {}
+            _ => 0,
         }
     }
 
@@ -244,12 +253,26 @@ impl Header {
     #[inline]
     pub fn decode(bytes: &[u8]) -> Result<Option<(Header, usize)>, Malformed> {
         let Some(&code) = bytes.first() else { return Ok(None) };
+        if code == SEND
+            && let Some(bytes) = bytes.first_chunk::<SEND_HEADER>()
+        {
+            // The most frequent kind: of this call the compiler makes code for it alone.
+            return Ok(Some((Self::decode_as(SEND, const { &RULES[0] }, bytes)?, SEND_HEADER)));
+        }
         let rules = rules(code).ok_or(Malformed::Kind(code))?;
         let size = usize::from(rules.size);
-        let Some(bytes) = bytes.get(..size) else { return Ok(None) };
-        let Some((base, fields)) = bytes.split_first_chunk::<BASE>() else { return Ok(None) };
-        let [_, flags, a, b, ..] = *base;
+        match bytes.get(..size) {
+            Some(bytes) => Ok(Some((Self::decode_as(code, rules, bytes)?, size))),
+            None => Ok(None),
+        }
+    }
+
+    /// Reads the header of this kind, all of whose bytes are there.
+    #[inline(always)]
+    fn decode_as(code: u8, rules: &Rules, bytes: &[u8]) -> Result<Header, Malformed> {
+        let (base, fields) = bytes.split_at(BASE.min(bytes.len()));
         let word = |at| u32_at(base, at);
+        let [_, flags, a, b] = word(0).to_le_bytes();
         let (len, immediate) = (word(4), word(20));
         if flags & !rules.flags != 0 {
             return Err(Malformed::Flags(flags));
@@ -266,7 +289,7 @@ impl Header {
         }
         let addr = |at| RemoteAddr { key: u64_at(fields, at), addr: u64_at(fields, at + 8) };
         let kind = match code {
-            1 => Kind::Send { total: total(fields, len, flags)?, imm },
+            SEND => Kind::Send { total: total(fields, len, flags)?, imm },
             2 => Kind::Write { total: total(fields, len, flags)?, imm, to: addr(8) },
             3 => Kind::Read { from: addr(0) },
             4 => Kind::Atomic { at: addr(0), call: call(a, b, fields)?, fetch: flags & LAST != 0 },
@@ -282,12 +305,14 @@ impl Header {
             _ => Kind::Lent { from: addr(0), more: flags & MORE != 0 },
         };
         let ask = flags & ASK != 0;
-        Ok(Some((Header { kind, ask, len, ack: word(8), credit: word(12), seq: word(16) }, size)))
+        Ok(Header { kind, ask, len, ack: word(8), credit: word(12), seq: word(16) })
     }
 }
 
-fn put<const N: usize>(out: &mut Vec<u8>, words: [u64; N]) {
-    out.extend_from_slice(words.map(u64::to_le).as_bytes());
+#[inline]
+fn put<const N: usize>(out: &mut [u8], words: [u64; N]) -> usize {
+    out[..8 * N].copy_from_slice(words.map(u64::to_le).as_bytes());
+    8 * N
 }
 
 /// The whole length of a message whose first fragment has `len` bytes; `fields` are those of its kind.
