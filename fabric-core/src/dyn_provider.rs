@@ -25,6 +25,8 @@ pub trait DynProvider: Any + Send + Sync {
     fn devices(&self) -> Vec<Device>;
     /// See [`Provider::settings`].
     fn settings(&self) -> &'static [Setting];
+    /// See [`Provider::pools_receives`].
+    fn pools_receives(&self) -> bool;
     /// See [`Provider::configure`].
     fn configure(&self, name: &str, value: &str) -> Result<Box<dyn DynProvider>>;
     /// See [`Provider::open`].
@@ -105,6 +107,9 @@ impl<P: Provider> DynProvider for P {
     }
     fn settings(&self) -> &'static [Setting] {
         Provider::settings(self)
+    }
+    fn pools_receives(&self) -> bool {
+        Provider::pools_receives(self)
     }
     fn configure(&self, name: &str, value: &str) -> Result<Box<dyn DynProvider>> {
         Ok(Box::new(Provider::configure(self, name, value)?))

@@ -41,6 +41,14 @@ pub trait Provider: Send + Sync + 'static {
         &[]
     }
 
+    /// Whether its shared receive queues are pools of `fabric-util` (`SharedReceiveQueue`), from which connections of other
+    /// providers can take receives too.
+    ///
+    /// - Constant.
+    fn pools_receives(&self) -> bool {
+        false
+    }
+
     /// This provider with a setting changed: what the new one opens has it, what was opened before stays as it is.
     ///
     /// - An unknown name is [`setting::unknown`]. For a value that it does not take, `InvalidArgument` names the setting,

@@ -7,13 +7,15 @@ use fabric_core::provider::RequestId;
 use fabric_core::{
     Access, Capabilities, CqAttr, DomainAttr, DomainOps, DynProvider, EndpointAttr, EndpointId,
     EventSink, Info, ListenerAttr, ListenerId, Memory, Path, Provider, ProviderCounters, Result,
+    SharedReceiveAttr, SharedReceiveOps,
 };
 use provider_shm::ShmProvider;
 
 use crate::cq::AutoCq;
-use crate::endpoint::AutoEndpoint;
+use crate::endpoint::{AutoEndpoint, Receives};
 use crate::listener::AutoListener;
 use crate::region::AutoRegistration;
+use crate::shared_receives::AutoSharedReceives;
 use crate::ways::{FarEvents, NearEnds, NearEvents, Side, Ways, split};
 
 /// A domain.
@@ -73,7 +75,27 @@ unsafe impl DomainOps for AutoDomain {
         send_cq: &AutoCq,
         recv_cq: &AutoCq,
     ) -> Result<AutoEndpoint> {
-        Ok(AutoEndpoint::new(id, attr, &self.ways, (&send_cq.queues, &recv_cq.queues)))
+        let receives = Receives::Own(recv_cq.queues.clone());
+        Ok(AutoEndpoint::new(id, attr, &self.ways, &send_cq.queues, receives))
+    }
+
+    fn shared_receives(
+        &self,
+        attr: &SharedReceiveAttr,
+        cq: &AutoCq,
+    ) -> Result<Box<dyn SharedReceiveOps>> {
+        Ok(Box::new(AutoSharedReceives::new(&self.ways, attr, cq)?))
+    }
+
+    fn endpoint_sharing(
+        &self,
+        id: EndpointId,
+        attr: &EndpointAttr,
+        send_cq: &AutoCq,
+        receives: &dyn SharedReceiveOps,
+    ) -> Result<AutoEndpoint> {
+        let pool = AutoSharedReceives::of(receives)?.pool.clone();
+        Ok(AutoEndpoint::new(id, attr, &self.ways, &send_cq.queues, Receives::Pool(pool)))
     }
 
     fn listen(

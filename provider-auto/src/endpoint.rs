@@ -16,6 +16,7 @@ use fabric_util::sync::{Condvar, Mutex, MutexGuard};
 use provider_shm::ShmEndpoint;
 
 use crate::cq::Queues;
+use crate::shared_receives::Pool;
 use crate::ways::{Side, Ways, split};
 
 /// An endpoint.
@@ -24,10 +25,18 @@ pub struct AutoEndpoint {
     attr: EndpointAttr,
     ways: Arc<Ways>,
     send_cq: Arc<Queues>,
-    recv_cq: Arc<Queues>,
+    receives: Receives,
     chosen: OnceLock<Chosen>,
     open: Mutex<Open>,
     is_settled: Condvar,
+}
+
+/// Where its receives come from.
+pub(crate) enum Receives {
+    /// From itself; where their completions go.
+    Own(Arc<Queues>),
+    /// From a shared queue.
+    Pool(Arc<Pool>),
 }
 
 /// Which of the two it is, and why; nothing if it has ended before it was connected.
@@ -97,14 +106,15 @@ impl AutoEndpoint {
         id: EndpointId,
         attr: &EndpointAttr,
         ways: &Arc<Ways>,
-        (send_cq, recv_cq): (&Arc<Queues>, &Arc<Queues>),
+        send_cq: &Arc<Queues>,
+        receives: Receives,
     ) -> Self {
         AutoEndpoint {
             id,
             attr: attr.clone(),
             ways: ways.clone(),
             send_cq: send_cq.clone(),
-            recv_cq: recv_cq.clone(),
+            receives,
             chosen: OnceLock::new(),
             open: Mutex::default(),
             is_settled: Condvar::new(),
@@ -136,20 +146,32 @@ impl AutoEndpoint {
 
     /// A new one that goes the near way.
     fn near(&self) -> Result<Arc<ShmEndpoint>> {
-        let queues = (&self.send_cq.near, &self.recv_cq.near);
-        let near = self.ways.near.endpoint(self.id, &self.attr, queues.0, queues.1)?;
-        let near = Arc::new(near);
+        let (domain, send_cq) = (&self.ways.near, &self.send_cq.near);
+        let near = Arc::new(match &self.receives {
+            Receives::Own(cq) => domain.endpoint(self.id, &self.attr, send_cq, &cq.near),
+            Receives::Pool(pool) => {
+                domain.endpoint_sharing(self.id, &self.attr, send_cq, &pool.near)
+            }
+        }?);
         self.ways.ends.add(&near);
         Ok(near)
     }
 
     /// A new one that goes the far way.
     fn far(&self) -> Result<Way> {
-        let (send_cq, recv_cq) = (&self.send_cq, &self.recv_cq);
+        let (domain, send_cq) = (&self.ways.far, &self.send_cq);
         send_cq.use_far();
-        recv_cq.use_far();
-        let queues = (&*send_cq.far, &*recv_cq.far);
-        Ok(Way::Far(self.ways.far.endpoint(self.id, &self.attr, queues.0, queues.1)?))
+        let far = match &self.receives {
+            Receives::Own(cq) => {
+                cq.use_far();
+                domain.endpoint(self.id, &self.attr, &*send_cq.far, &*cq.far)
+            }
+            Receives::Pool(pool) => {
+                pool.cq.use_far();
+                domain.endpoint_sharing(self.id, &self.attr, &*send_cq.far, &*pool.far)
+            }
+        };
+        Ok(Way::Far(far?))
     }
 
     /// Goes a way, for good unless that fails at once: has it the receives that wait, and then has it `begin`.

@@ -6,7 +6,7 @@
 //! key peers of both kinds use, and one completion queue.
 //!
 //! Files, from the contract inwards:
-//! - [`provider`], `domain`, `cq`, `listener`, `endpoint`, `region`: the contract's objects, each over those of the two;
+//! - [`provider`], `domain`, `cq`, `listener`, `endpoint`, `region`, `shared_receives`: the contract's objects, each over those of the two;
 //! - `ways`: what a domain has of the two, and the end of both.
 #![doc = include_str!("../README.md")]
 
@@ -17,6 +17,7 @@ mod listener;
 mod name;
 pub mod provider;
 mod region;
+mod shared_receives;
 mod ways;
 
 pub use cq::AutoCq;

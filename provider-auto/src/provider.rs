@@ -48,9 +48,12 @@ impl AutoProvider {
         info.limits = near.limits.common(&far.limits);
         info.security = near.security.min(far.security);
         let all = near.capabilities & far.capabilities | far.capabilities & OF_THE_DEVICE;
-        // A receive queue is the one's or the other's.
-        info.capabilities = all - Capabilities::SHARED_RECEIVES;
-        info.limits.shared_depth = 0;
+        info.capabilities = all;
+        if !self.far.pools_receives() {
+            // Those of a device are its own, and none for shared memory.
+            info.capabilities -= Capabilities::SHARED_RECEIVES;
+            info.limits.shared_depth = 0;
+        }
         let scopes = [near.atomic_scope, far.atomic_scope];
         if scopes != [AtomicScope::Cpu; 2] {
             info.capabilities -= Capabilities::ATOMIC;

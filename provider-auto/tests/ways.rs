@@ -20,13 +20,14 @@ fn it_is_what_a_program_gets_that_asks_for_nothing() {
     let info = domain.info();
     let text = &info.description;
     assert!(text.contains("shared memory") && text.contains("tcp"), "{text}");
-    assert!(info.capabilities.contains(Capabilities::ATOMIC | Capabilities::GRANTS));
+    let has = Capabilities::ATOMIC | Capabilities::GRANTS | Capabilities::SHARED_RECEIVES;
+    assert!(info.capabilities.contains(has));
     // A need that both together do not meet.
-    let capabilities = Capabilities::SEND | Capabilities::SHARED_RECEIVES;
+    let capabilities = Capabilities::SEND | Capabilities::PROGRESS_WHILE_STOPPED;
     let domain = Domain::open(&Hints { capabilities, ..Hints::default() }).unwrap();
-    assert_eq!(domain.provider(), "tcp");
+    assert_eq!(domain.provider(), "shm");
     let said = domain.selection().to_string();
-    assert!(said.contains("not auto:any: capabilities: wanted shared-receives"), "{said}");
+    assert!(said.contains("not auto:any: capabilities: wanted progress-while-stopped"), "{said}");
     for (choice, provider) in [("^shm", "tcp"), ("^auto", "tcp"), ("^tcp", "shm"), ("tcp", "tcp")] {
         let catalog = fabric::Catalog::builtin();
         let domain = catalog.open_with(&Choice::parse(choice).unwrap(), &Hints::default()).unwrap();
@@ -193,6 +194,55 @@ fn receives_that_were_posted_before_go_the_way_that_the_connection_does() {
         }
         assert_eq!(way(&own), by);
     }
+}
+
+/// Peers of both ways take from one queue what was posted first, and wait at it.
+#[test]
+fn peers_of_both_ways_share_a_receive_queue() {
+    let all = Side::new("auto");
+    let receives = all.domain.shared_receive_queue(8, &all.queue).unwrap();
+    let listener = all.listen();
+    let peers = ["shm", "tcp"].map(Side::new);
+    let ends = [0, 1].map(|at: usize| {
+        let (end, own) = (peers[at].endpoint(), all.domain.endpoint());
+        let own = own.shared_receives(&receives).build(&all.queue).unwrap();
+        end.connect(listener.local_addr(), &[]).unwrap();
+        listener.accept(Some(SOON)).unwrap().accept(&own, &[]).unwrap();
+        end.wait_connected(Some(SOON)).unwrap();
+        assert_eq!(way(&own), ["shm", "tcp"][at]);
+        (end, own)
+    });
+    let post = |at: usize| receives.recv(all.region.slice(8 * at..8 * at + 8), at as u64).unwrap();
+    let send = |at: usize, what: u64| ends[at].0.inject(&what.to_ne_bytes(), what).unwrap();
+    let taken = || {
+        let done = all.queue.wait_one(Some(SOON)).unwrap();
+        assert!(done.is_ok(), "{done:?}");
+        let at = usize::from(done.endpoint != ends[0].1.id());
+        assert_eq!(done.endpoint, ends[at].1.id());
+        (done.context, at, all.region.get::<u64>(8 * done.context as usize).unwrap())
+    };
+    (0..4).for_each(post);
+    for (turn, at) in [0, 1, 1, 0].into_iter().enumerate() {
+        send(at, turn as u64);
+        assert_eq!(peers[at].done(), turn as u64);
+        assert_eq!(taken(), (turn as u64, at, turn as u64));
+    }
+    // Both wait for receives, which wake both.
+    (0..2).for_each(|at| send(at, 10 + at as u64));
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(all.queue.poll_one().unwrap().is_none());
+    (4..6).for_each(post);
+    let mut both = [taken(), taken()];
+    both.sort_by_key(|&(_, at, _)| at);
+    assert_eq!(both.map(|(_, at, what)| (at, what)), [(0, 10), (1, 11)]);
+    assert_eq!((peers[0].done(), peers[1].done()), (10, 11));
+    // What is left belongs to none of them when they are gone.
+    post(6);
+    drop(ends);
+    drop(receives);
+    let left = all.queue.wait_one(Some(SOON)).unwrap();
+    assert_eq!((left.context, left.status), (6, Status::Canceled));
+    all.region.close().unwrap();
 }
 
 #[test]

@@ -13,7 +13,6 @@ use fabric_util::region_table::Registration;
 use fabric_util::service_thread::ServiceThread;
 use fabric_util::stream::{LinkContext, SharedReceiveQueue};
 
-use crate::conn::Conn;
 use crate::cq::MemCq;
 use crate::endpoint::MemEndpoint;
 use crate::engine::Engine;
@@ -84,7 +83,7 @@ unsafe impl DomainOps for MemDomain {
         _attr: &SharedReceiveAttr,
         cq: &MemCq,
     ) -> Result<Box<dyn SharedReceiveOps>> {
-        Ok(Box::new(SharedReceiveQueue::<Conn>::new(&self.engine, &cq.ring)))
+        Ok(Box::new(SharedReceiveQueue::new(&cq.ring)))
     }
 
     fn endpoint_sharing(
@@ -94,13 +93,10 @@ unsafe impl DomainOps for MemDomain {
         send_cq: &MemCq,
         receives: &dyn SharedReceiveOps,
     ) -> Result<MemEndpoint> {
-        let queue = SharedReceiveQueue::<Conn>::of(receives)?;
-        let (receives, ring) = queue.parts();
+        let (receives, ring) = SharedReceiveQueue::of(receives)?.parts();
         let mut context = self.context(id, send_cq, ring);
         context.receives = Some(receives);
-        let endpoint = MemEndpoint::new(&self.engine, attr, context);
-        queue.add(id, endpoint.conn());
-        Ok(endpoint)
+        Ok(MemEndpoint::new(&self.engine, attr, context))
     }
 
     fn listen(&self, id: ListenerId, addr: SocketAddr, attr: &ListenerAttr) -> Result<MemListener> {

@@ -1,7 +1,7 @@
 //! Endpoints: the contract's view of a connection.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use fabric_core::provider::RequestId;
 use fabric_core::{EndpointAttr, EndpointOps, Posted, RecvWork, Result, SendWork};
@@ -22,13 +22,14 @@ pub struct MemEndpoint {
 impl MemEndpoint {
     pub(crate) fn new(engine: &Arc<Engine>, attr: &EndpointAttr, context: LinkContext) -> Self {
         let engine = engine.clone();
+        let (id, receives) = (context.id, context.receives.clone());
         let conn = Conn::new(engine.clone(), attr, context);
+        if let Some(receives) = receives {
+            let known: Weak<Conn> = Arc::downgrade(&conn);
+            receives.add(id, known);
+        }
         engine.add(&conn);
         MemEndpoint { engine, conn, attr: attr.clone() }
-    }
-
-    pub(crate) fn conn(&self) -> &Arc<Conn> {
-        &self.conn
     }
 }
 
@@ -118,9 +119,7 @@ unsafe impl EndpointOps for MemEndpoint {
 }
 
 impl TakesReceives for Conn {
-    type Engine = Engine;
-
-    fn receives_posted(self: &Arc<Self>, _engine: &Arc<Engine>) {
+    fn receives_posted(self: Arc<Self>) {
         self.lock().link.receives_posted();
         self.drive();
     }

@@ -326,6 +326,7 @@ impl Rings {
 #[allow(clippy::unwrap_used)] // helpers of tests, which clippy does not take for tests
 mod tests {
     use std::os::fd::AsFd;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
 
@@ -398,5 +399,64 @@ mod tests {
         assert_eq!(write(&mut one, &mut all, LEN as usize).unwrap().bytes, rest);
         assert_eq!(write(&mut one, &mut all, 1).unwrap_err().kind(), ErrorKind::WouldBlock);
         assert!(read(&mut other, &mut all, LEN as usize).unwrap().wake);
+    }
+
+    /// A hostile peer writes to all of the memory whenever it likes, and most to what steers: the control words and marks.
+    #[test]
+    fn one_that_scribbles_over_the_rings_reaches_nothing_beside_them() {
+        const CANARY: u64 = 0x5afe_5afe_5afe_5afe;
+        let mut numbers = fabric_util::splitmix::SplitMix64::new(7);
+        let (mut moved, mut broken) = (0, 0);
+        for _ in 0..300 {
+            let (mut rings, file) = Rings::create().unwrap();
+            let theirs = Mapping::of(file.as_fd(), MAPPED).unwrap();
+            let mut scribble = |count| {
+                for _ in 0..count {
+                    let word = match numbers.below(4) {
+                        0 => numbers.below(size_of::<Page>() / 2),
+                        _ => (BYTES + 64 * numbers.below(2 * LEN as usize / 64)) / 4,
+                    };
+                    let value = match numbers.below(4) {
+                        0 => numbers.below(1 << 32),
+                        1 => LEN as usize - 140 + numbers.below(20),
+                        _ => numbers.below(4 * LEN as usize),
+                    };
+                    // SAFETY: an aligned word of the mapping, which is reached by atomics and opaque copies only.
+                    let word = unsafe { theirs.at(4 * word).cast::<AtomicU32>().as_ref() };
+                    word.store(value as u32, Ordering::Relaxed);
+                }
+            };
+            for step in 0..60 {
+                scribble(1 + step * 50);
+                let mut bytes =
+                    [vec![CANARY; 1], vec![0; 1 + 300 * step], vec![CANARY; 1]].concat();
+                let room = 8 * (bytes.len() - 2);
+                // SAFETY: within the vector, and no reference to it is used meanwhile.
+                let base = unsafe { bytes.as_mut_ptr().add(1) }.cast::<u8>();
+                let half = room / 2;
+                let pieces = [(base, half), (base.wrapping_add(half), room - half)];
+                // SAFETY: the pieces are of the vector.
+                let done = unsafe {
+                    match step % 2 {
+                        0 => rings.read(&pieces),
+                        _ => rings.write(&pieces),
+                    }
+                };
+                assert_eq!((bytes[0], bytes[bytes.len() - 1]), (CANARY, CANARY));
+                match done {
+                    Ok(Moved { bytes, .. }) => {
+                        assert!(bytes > 0 && bytes <= room);
+                        moved += 1;
+                    }
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    Err(error) => {
+                        assert_eq!(error.kind(), ErrorKind::InvalidData);
+                        broken += 1;
+                    }
+                }
+                let _ = (rings.is_dry(), rings.arm());
+            }
+        }
+        assert!(moved > 1000 && broken > 1000, "{moved} {broken}");
     }
 }

@@ -115,7 +115,7 @@ pub fn link(bytes: &[u8]) {
         match &shared {
             // SAFETY: the memory outlives the link, and the queue.
             Some(shared) => {
-                unsafe { shared.post(&work) }.iter().for_each(|_| link.receives_posted())
+                unsafe { shared.push(&work) }.iter().for_each(|_| link.receives_posted())
             }
             // SAFETY: as above.
             None => drop(unsafe { link.post_recv(&work) }),

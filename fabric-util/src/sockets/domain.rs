@@ -9,7 +9,6 @@ use fabric_core::{
     ListenerId, Memory, ProviderCounters, RemoteAddr, Result, SharedReceiveAttr, SharedReceiveOps,
 };
 
-use super::conn::SocketConn;
 use super::cq::SocketCq;
 use super::endpoint::SocketEndpoint;
 use super::engine::Engine;
@@ -49,6 +48,16 @@ impl<F: SocketFamily> SocketDomain<F> {
     ) -> Result<Registration> {
         // SAFETY: the caller's promise.
         unsafe { Registration::new_at(F::NAME, &self.engine.regions, range, access, remote) }
+    }
+
+    /// A queue with the receives of another one, of a provider whose connections are links too; their completions go to `cq`
+    /// where a connection of this domain takes them.
+    pub fn receives_beside(
+        &self,
+        other: &SharedReceiveQueue,
+        cq: &SocketCq<F>,
+    ) -> SharedReceiveQueue {
+        SharedReceiveQueue::beside(other, &cq.ring)
     }
 
     /// As [`listen`](DomainOps::listen), by a socket that listens.
@@ -132,7 +141,7 @@ unsafe impl<F: SocketFamily> DomainOps for SocketDomain<F> {
         _attr: &SharedReceiveAttr,
         cq: &SocketCq<F>,
     ) -> Result<Box<dyn SharedReceiveOps>> {
-        Ok(Box::new(SharedReceiveQueue::<SocketConn<F>>::new(&self.engine, &cq.ring)))
+        Ok(Box::new(SharedReceiveQueue::new(&cq.ring)))
     }
 
     fn endpoint_sharing(
@@ -142,13 +151,10 @@ unsafe impl<F: SocketFamily> DomainOps for SocketDomain<F> {
         send_cq: &SocketCq<F>,
         receives: &dyn SharedReceiveOps,
     ) -> Result<SocketEndpoint<F>> {
-        let queue = SharedReceiveQueue::<SocketConn<F>>::of(receives)?;
-        let (receives, ring) = queue.parts();
+        let (receives, ring) = SharedReceiveQueue::of(receives)?.parts();
         let mut context = self.context(id, send_cq, ring);
         context.receives = Some(receives);
-        let endpoint = SocketEndpoint::new(&self.engine, attr, context);
-        queue.add(id, endpoint.conn());
-        Ok(endpoint)
+        Ok(SocketEndpoint::new(&self.engine, attr, context))
     }
 
     fn listen(

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use fabric_core::provider::RequestId;
 use fabric_core::{
@@ -23,17 +23,22 @@ pub struct SocketEndpoint<F: SocketFamily> {
     attr: EndpointAttr,
     conn: Arc<SocketConn<F>>,
     engine: Arc<Engine<F>>,
+    /// What a shared queue knows of it, as long as there is the endpoint.
+    _taker: Option<Arc<Taker<F>>>,
 }
 
 impl<F: SocketFamily> SocketEndpoint<F> {
     pub(super) fn new(engine: &Arc<Engine<F>>, attr: &EndpointAttr, context: LinkContext) -> Self {
         let (id, name) = (context.id, engine.name());
-        let conn = Arc::new(SocketConn::new(name, attr, context));
-        SocketEndpoint { id, attr: attr.clone(), conn, engine: engine.clone() }
-    }
-
-    pub(super) fn conn(&self) -> &Arc<SocketConn<F>> {
-        &self.conn
+        let receives = context.receives.clone();
+        let (conn, engine) = (Arc::new(SocketConn::new(name, attr, context)), engine.clone());
+        let taker = receives.map(|receives| {
+            let taker = Arc::new(Taker { conn: conn.clone(), engine: engine.clone() });
+            let known: Weak<Taker<F>> = Arc::downgrade(&taker);
+            receives.add(id, known);
+            taker
+        });
+        SocketEndpoint { id, attr: attr.clone(), conn, engine, _taker: taker }
     }
 
     /// As [`connect`](EndpointOps::connect), by a socket that is connected or becomes so, whose local address is known or not.
@@ -206,13 +211,18 @@ unsafe impl<F: SocketFamily> EndpointOps for SocketEndpoint<F> {
     }
 }
 
-impl<F: SocketFamily> TakesReceives for SocketConn<F> {
-    type Engine = Engine<F>;
+/// An endpoint, as the shared queue that it takes its receives from knows it.
+struct Taker<F: SocketFamily> {
+    conn: Arc<SocketConn<F>>,
+    engine: Arc<Engine<F>>,
+}
 
-    fn receives_posted(self: &Arc<Self>, engine: &Arc<Engine<F>>) {
-        engine.lock(self).link.receives_posted();
-        self.note_event(false);
-        engine.progress.mark_ready(self);
+impl<F: SocketFamily> TakesReceives for Taker<F> {
+    fn receives_posted(self: Arc<Self>) {
+        let Taker { conn, engine } = &*self;
+        engine.lock(conn).link.receives_posted();
+        conn.note_event(false);
+        engine.progress.mark_ready(conn);
     }
 }
 

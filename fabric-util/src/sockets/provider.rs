@@ -51,6 +51,10 @@ impl<F: SocketFamily> Provider for SocketProvider<F> {
         devices
     }
 
+    fn pools_receives(&self) -> bool {
+        true
+    }
+
     fn settings(&self) -> &'static [Setting] {
         settings::settings::<F>()
     }

@@ -88,8 +88,8 @@ pub use link::{Deferral, Link, LinkContext, Pending};
 pub use phase::{End, Phase};
 pub use protection::{Protected, Protection};
 pub use requests::READS;
-pub use shared_receive_queue::{SharedReceiveQueue, TakesReceives};
-pub use shared_receives::SharedReceives;
+pub use shared_receive_queue::SharedReceiveQueue;
+pub use shared_receives::{SharedReceives, TakesReceives};
 #[cfg(feature = "encryption")]
 pub use tls::{TlsKeys, TlsTransport};
 pub use transmit::AckPolicy;

@@ -15,6 +15,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         cases: &["anyfabric-auto/ways/peers_of_all_kinds_meet_in_one_region_and_one_queue"],
     },
     Mutant {
+        name: "auto_receives_apart",
+        about: "receives of a shared queue are for peers of one way only",
+        runs: Runs::Tests,
+        edits: &[edit(
+            "SharedReceiveQueue::beside",
+            "receives: other.receives.clone()",
+            "receives: Arc::default()",
+        )],
+        cases: &["anyfabric-auto/ways/peers_of_both_ways_share_a_receive_queue"],
+    },
+    Mutant {
         name: "auto_far_unpolled",
         about: "polls find nothing that comes the far way",
         runs: Runs::Tests,

@@ -57,7 +57,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a post notifies one of those who wait, and forgets the others",
         runs: Runs::Tcp,
         edits: &[edit(
-            "SharedReceives::post",
+            "SharedReceives::push",
             "std::mem::take(&mut state.waiting)",
             "{ let mut woken = std::mem::take(&mut state.waiting); woken.truncate(1); woken }",
         )],

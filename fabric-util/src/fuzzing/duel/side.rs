@@ -188,7 +188,7 @@ impl DuelSide {
         let is_posted = match self.shared.clone() {
             Some(shared) => {
                 // SAFETY: the books keep the memory.
-                let waiting = unsafe { shared.post(&work) };
+                let waiting = unsafe { shared.push(&work) };
                 for waiting in waiting {
                     assert_eq!(waiting, self.id);
                     self.lock().link.receives_posted();

@@ -38,7 +38,7 @@ impl Inbox {
         let work = RecvWork::new(Token::new(0, 0, Side::Recv, self.posted), &segments);
         self.posted += 1;
         // SAFETY: the inbox keeps its memory as long as the links of its test.
-        unsafe { self.receives.post(&[work]) }
+        unsafe { self.receives.push(&[work]) }
     }
 
     /// As `post`, and notifies those of `targets` that waited.
