@@ -13,10 +13,16 @@ use crate::hazard::Hazard;
 use crate::line::LINE;
 use crate::mapping::{Mapping, Placed, Words};
 
-/// Where the bytes of the first ring are: behind a page with what both ends say of both rings.
-const BYTES: usize = 4096;
-const MAPPED: usize = BYTES + 2 * LEN as usize;
-const _: () = assert!(2 * size_of::<Page>() <= BYTES);
+/// Bytes of a page of memory, on most machines.
+const PAGE: usize = 4096;
+/// The second ring, what both ends say of both, and the first ring, in this order, so that a connection that has not said much
+/// yet has one page: half of it is the end of the second ring, where that begins to be used.
+const SECOND: usize = PAGE / 2;
+const PAGES: usize = SECOND + LEN as usize;
+const FIRST: usize = PAGES + 2 * size_of::<Page>();
+const MAPPED: usize = (FIRST + LEN as usize).next_multiple_of(PAGE);
+/// Where the bytes of each are, and which of them is the first to be used.
+const RINGS: [(usize, u32); 2] = [(FIRST, 0), (SECOND, LEN.saturating_sub(PAGE as u32 / 2))];
 
 /// What both ends say of one direction: of the ring, and of what the end that writes to it does by itself.
 #[repr(C)]
@@ -31,8 +37,10 @@ unsafe impl Words for Page {}
 /// One direction.
 struct Ring {
     page: Placed<Page>,
-    /// In the same mapping; the first of a page.
+    /// In the same mapping, at the beginning of a line.
     bytes: NonNull<u8>,
+    /// Which of them is at the position 0.
+    origin: u32,
     /// How far this end is: where the next record begins, or what of one is read.
     position: u32,
     /// Of the end that reads: the bytes of a record that are left.
@@ -50,9 +58,11 @@ const AHEAD: u32 = 2;
 
 impl Ring {
     fn new(mapping: &Arc<Mapping>, which: usize) -> Self {
+        let (bytes, origin) = RINGS[which];
         Ring {
-            page: Placed::new(mapping, which * size_of::<Page>()),
-            bytes: mapping.at(BYTES + which * LEN as usize),
+            page: Placed::new(mapping, PAGES + which * size_of::<Page>()),
+            bytes: mapping.at(bytes),
+            origin,
             position: 0,
             left: 0,
             head: 0,
@@ -66,7 +76,7 @@ impl Ring {
     /// The mark of a record that begins at the position, which is that of a line.
     #[inline]
     fn mark(&self, position: u32) -> &Mark {
-        let at = (position % LEN) & !(LINE - 1);
+        let at = (position.wrapping_add(self.origin) % LEN) & !(LINE - 1);
         // SAFETY: within the ring's bytes, which are the mapping's, which `page` keeps; aligned as lines are; an atomic word, for
         // which any bytes are valid. The end that writes copies bytes there only before a mark is there.
         unsafe { self.bytes.add(at as usize).cast::<Mark>().as_ref() }
@@ -123,7 +133,7 @@ impl Ring {
     /// The run of bytes at the position, at most `len`.
     #[inline]
     fn run(&self, len: usize) -> (*mut u8, usize) {
-        let at = self.position % LEN;
+        let at = self.position.wrapping_add(self.origin) % LEN;
         // SAFETY: within the ring's bytes.
         let start = unsafe { self.bytes.add(at as usize) };
         (start.as_ptr(), len.min((LEN - at) as usize))
@@ -413,8 +423,8 @@ mod tests {
             let mut scribble = |count| {
                 for _ in 0..count {
                     let word = match numbers.below(4) {
-                        0 => numbers.below(size_of::<Page>() / 2),
-                        _ => (BYTES + 64 * numbers.below(2 * LEN as usize / 64)) / 4,
+                        0 => PAGES / 4 + numbers.below(size_of::<Page>() / 2),
+                        _ => 16 * numbers.below(MAPPED / 64),
                     };
                     let value = match numbers.below(4) {
                         0 => numbers.below(1 << 32),

@@ -18,11 +18,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "auto_receives_apart",
         about: "receives of a shared queue are for peers of one way only",
         runs: Runs::Tests,
-        edits: &[edit(
-            "SharedReceiveQueue::beside",
-            "receives: other.receives.clone()",
-            "receives: Arc::default()",
-        )],
+        edits: &[edit("SharedReceiveQueue::beside", "other.receives.clone()", "Arc::default()")],
         cases: &["anyfabric-auto/ways/peers_of_both_ways_share_a_receive_queue"],
     },
     Mutant {
