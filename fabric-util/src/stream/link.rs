@@ -65,7 +65,7 @@ pub struct Pending {
 }
 
 /// Completions that were made under the link's lock and go to a ring together.
-type Made = SmallVec<[RawCompletion; 8]>;
+type Made = SmallVec<[RawCompletion; 1]>;
 
 /// One connection's protocol.
 pub struct Link {

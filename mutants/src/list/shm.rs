@@ -32,7 +32,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "shm_head_unpublished",
         about: "the end that reads does not publish how far it is",
         runs: Runs::Shm,
-        edits: &[edit("Ring::publish_head", "< HEAD_EVERY", "<= LEN")],
+        edits: &[edit("Ring::publish_head", "read.wrapping_sub(self.head) < HEAD_EVERY", "true")],
         cases: &["send.sizes", "rma.write_sizes", "send.bidir_flood"],
     },
     Mutant {
