@@ -24,6 +24,7 @@ const PACKAGES: &[(&str, &str, &[&str])] = &[
     ("provider-auto", "provider_auto", &["fabric_core", "fabric_util", "provider_shm"]),
     ("provider-verbs", "provider_verbs", &["fabric_core", "fabric_util"]),
     ("provider-mem", "provider_mem", &["fabric_core", "fabric_util"]),
+    ("fabric-rdm", "fabric_rdm", &["fabric_core"]),
     (
         "",
         "fabric",

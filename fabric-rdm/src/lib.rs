@@ -1,0 +1,15 @@
+//! Reliable datagram endpoints, the parts that need no I/O.
+
+#![forbid(unsafe_code)]
+
+mod address;
+mod address_error;
+mod hash;
+mod identity;
+mod peers;
+mod rail;
+
+pub use address::{Address, MAX_ADDRESS_BYTES, MAX_RAILS};
+pub use address_error::AddressError;
+pub use identity::{EndpointIdentity, HostIdentity};
+pub use peers::{Peer, Peers};
