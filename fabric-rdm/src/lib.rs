@@ -6,6 +6,7 @@ mod address;
 mod address_error;
 mod hash;
 mod identity;
+pub mod matching;
 mod peers;
 mod rail;
 
