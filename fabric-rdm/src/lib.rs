@@ -9,6 +9,7 @@ mod identity;
 pub mod matching;
 mod peers;
 mod rail;
+pub mod window;
 
 pub use address::{Address, MAX_ADDRESS_BYTES, MAX_RAILS};
 pub use address_error::AddressError;

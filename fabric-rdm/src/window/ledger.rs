@@ -1,0 +1,264 @@
+//! The receiver's side of one resource: what is granted to whom, so that it is never more than there is.
+
+use std::collections::VecDeque;
+
+use super::meter::{Allowance, Notice, WindowError};
+
+/// How much there is of one resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resource {
+    /// For all peers together.
+    pub total: u64,
+    /// For one peer at most, used or not.
+    pub window: u64,
+    /// For each peer at least.
+    pub reserved: u64,
+}
+
+/// One peer's part. All numbers count from the beginning.
+#[derive(Debug, Default)]
+struct Part {
+    granted: u64,
+    /// What the peer knows of that.
+    announced: u64,
+    received: u64,
+    freed: u64,
+    /// What the peer knows of that.
+    freed_announced: u64,
+    /// As much as it may have at a time: it is granted again what it frees of that.
+    level: u64,
+    /// It asked for more, and is in that queue.
+    waits: bool,
+    /// It was granted more than is reserved, and is in that queue.
+    holds: bool,
+    /// There may be something to announce, and it is in that queue.
+    changed: bool,
+    /// It asked for more, and nothing was announced since.
+    asked: bool,
+    /// It is to give back what it does not use.
+    recall: bool,
+    /// It gets nothing more.
+    closed: bool,
+}
+
+impl Part {
+    fn held(&self) -> u64 {
+        self.granted - self.freed
+    }
+}
+
+/// What there is of one resource, and the peers' parts of it, each by a number of the caller's.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    resource: Resource,
+    parts: Vec<Part>,
+    /// Reserved for peers, or granted to them beyond that.
+    taken: u64,
+    /// Peers that asked for more, the first one first.
+    waiting: VecDeque<u32>,
+    /// Peers that were granted more than is reserved, the first one first.
+    holders: VecDeque<u32>,
+    /// Peers for which there may be something to announce.
+    changed: VecDeque<u32>,
+}
+
+impl Ledger {
+    pub(super) fn new(resource: Resource) -> Self {
+        let (waiting, holders, changed) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
+        Ledger { resource, parts: Vec::new(), taken: 0, waiting, holders, changed }
+    }
+
+    fn free(&self) -> u64 {
+        self.resource.total - self.taken
+    }
+
+    /// Whether there is enough to reserve for one more peer.
+    pub(super) fn has_room(&self) -> bool {
+        self.free() >= self.resource.reserved
+    }
+
+    /// As much as a part takes from what there is.
+    fn cost(&self, part: &Part) -> u64 {
+        if part.closed { part.held() } else { part.held().max(self.resource.reserved) }
+    }
+
+    /// A peer comes, at a number that has none, and gets what is reserved for it.
+    pub(super) fn open(&mut self, at: u32) {
+        let level = self.resource.reserved;
+        if self.parts.len() <= at as usize {
+            self.parts.resize_with(at as usize + 1, Part::default);
+        }
+        self.taken += level;
+        // The queues may have the number still, from the peer that had it before.
+        let Part { waits, holds, changed, .. } = self.parts[at as usize];
+        let part = Part { level, granted: level, waits, holds, changed, ..Part::default() };
+        self.parts[at as usize] = part;
+        self.note(at);
+    }
+
+    /// There may be something to announce to a peer.
+    fn note(&mut self, at: u32) {
+        if !std::mem::replace(&mut self.parts[at as usize].changed, true) {
+            self.changed.push_back(at);
+        }
+    }
+
+    /// The next peer to which there may be something to announce.
+    pub(super) fn next_changed(&mut self) -> Option<u32> {
+        let at = self.changed.pop_front()?;
+        self.parts[at as usize].changed = false;
+        Some(at)
+    }
+
+    /// Changes a part, and accounts for what it takes then.
+    fn change<T>(&mut self, at: u32, change: impl FnOnce(&mut Part) -> T) -> T {
+        let before = self.cost(&self.parts[at as usize]);
+        let changed = change(&mut self.parts[at as usize]);
+        self.taken = self.taken - before + self.cost(&self.parts[at as usize]);
+        changed
+    }
+
+    /// The peer used so much.
+    pub(super) fn on_received(&mut self, at: u32, amount: u64) -> Result<(), WindowError> {
+        let part = &mut self.parts[at as usize];
+        // What was not announced yet the peer cannot use.
+        match part.received.checked_add(amount) {
+            Some(received) if received <= part.announced => part.received = received,
+            _ => return Err(WindowError::Exceeded),
+        }
+        // It has less left now.
+        self.note(at);
+        // It will not give that back: so maybe another one.
+        self.serve();
+        Ok(())
+    }
+
+    /// So much of what the peer used is free again. More than it used is not.
+    pub(super) fn on_freed(&mut self, at: u32, amount: u64) {
+        self.change(at, |part| part.freed += amount.min(part.received - part.freed));
+        // First to those that wait: then what is left of its own.
+        self.serve();
+        self.grant(at, u64::MAX);
+        self.note(at);
+    }
+
+    pub(super) fn on_notice(&mut self, at: u32, notice: Notice) -> Result<(), WindowError> {
+        if notice.unused > 0 {
+            self.on_received(at, notice.unused)?;
+            self.on_freed(at, notice.unused);
+        }
+        if notice.wants && !self.parts[at as usize].closed {
+            let part = &mut self.parts[at as usize];
+            (part.level, part.recall, part.asked) = (self.resource.window, false, true);
+            if !std::mem::replace(&mut part.waits, true) {
+                self.waiting.push_back(at);
+            }
+            self.note(at);
+            self.serve();
+        }
+        Ok(())
+    }
+
+    /// Grants a peer as much as its level allows, but no more than there is, nor than `max`. How much that was.
+    fn grant(&mut self, at: u32, max: u64) -> u64 {
+        let (free, reserved) = (self.free(), self.resource.reserved);
+        let part = &self.parts[at as usize];
+        if part.closed {
+            return 0;
+        }
+        // What is reserved costs nothing more.
+        let own = reserved.saturating_sub(part.held());
+        let amount = part.level.saturating_sub(part.held()).min(own + free.min(max));
+        self.change(at, |part| part.granted += amount);
+        if amount > 0 {
+            self.note(at);
+            self.hold(at);
+        }
+        amount
+    }
+
+    /// If a peer has more than is reserved, it may have to give back some of it.
+    fn hold(&mut self, at: u32) {
+        let part = &mut self.parts[at as usize];
+        if part.held() > self.resource.reserved && !std::mem::replace(&mut part.holds, true) {
+            self.holders.push_back(at);
+        }
+    }
+
+    /// Divides what is free among those that wait; where nothing is, others are to give back.
+    fn serve(&mut self) {
+        for _ in 0..self.waiting.len() {
+            let Some(&at) = self.waiting.front() else { return };
+            let part = &self.parts[at as usize];
+            let wants = !part.closed && part.held() < part.level;
+            let share = (self.free() / self.waiting.len() as u64).max(1);
+            if wants && self.grant(at, share) == 0 {
+                self.recall();
+                return;
+            }
+            self.waiting.pop_front();
+            self.parts[at as usize].waits = false;
+            self.hold(at);
+        }
+    }
+
+    /// The first peer that has more than is reserved, and some of it not used, is to give that back. Each is asked once for
+    /// what it was granted: it leaves the queue.
+    fn recall(&mut self) {
+        while let Some(at) = self.holders.pop_front() {
+            let part = &mut self.parts[at as usize];
+            part.holds = false;
+            // One that waits comes into the queue again when it gets something.
+            if part.closed || part.waits {
+                continue;
+            }
+            // What it has used beyond that is not granted again when it is freed.
+            part.level = self.resource.reserved;
+            if part.held() > part.level && part.granted > part.received {
+                part.recall = true;
+                self.note(at);
+                return;
+            }
+        }
+    }
+
+    /// Whether the peer should be sent an [`Allowance`] now: it is short, or much has been granted since.
+    pub(super) fn is_due(&self, at: u32) -> bool {
+        let part = &self.parts[at as usize];
+        let (more, left) = (part.granted - part.announced, part.announced - part.received);
+        let freed = part.freed - part.freed_announced;
+        let is_short = left <= more || part.asked;
+        part.recall
+            || (more > 0 && (is_short || more > part.level / 4))
+            // Without more, for the reason that the sender gives for being blocked.
+            || (left == 0 && freed > self.resource.window / 4)
+    }
+
+    /// What the peer is to be sent.
+    pub(super) fn take_allowance(&mut self, at: u32) -> Allowance {
+        let part = &mut self.parts[at as usize];
+        (part.announced, part.freed_announced, part.asked) = (part.granted, part.freed, false);
+        let recall = std::mem::take(&mut part.recall);
+        Allowance { granted: part.granted, freed: part.freed, recall }
+    }
+
+    /// The peer is gone: what it did not use is free. What it used is, once it is freed.
+    pub(super) fn close(&mut self, at: u32) {
+        self.change(at, |part| {
+            part.closed = true;
+            part.granted = part.received;
+        });
+        self.serve();
+    }
+
+    /// Whether a peer that is gone has nothing any more.
+    pub(super) fn is_settled(&self, at: u32) -> bool {
+        self.parts[at as usize].held() == 0
+    }
+
+    /// As much as is granted, used or not.
+    #[cfg(test)]
+    pub(super) fn granted(&self) -> u64 {
+        self.parts.iter().map(Part::held).sum()
+    }
+}

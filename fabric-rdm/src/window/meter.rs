@@ -1,0 +1,115 @@
+//! The sender's side of one resource: what it was granted, and what of that it has used.
+
+/// What a receiver says of one resource. Numbers count from the beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allowance {
+    /// As much as the sender may have used by now.
+    pub granted: u64,
+    /// As much of what it used as is free again.
+    pub freed: u64,
+    /// Others need it: give back what is not used.
+    pub recall: bool,
+}
+
+/// What a sender says of one resource, behind the messages that it sent before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Notice {
+    /// So much is given back: it counts as used, and free again.
+    pub unused: u64,
+    /// More is wanted.
+    pub wants: bool,
+}
+
+impl Notice {
+    /// Whether it says nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Notice::default()
+    }
+}
+
+/// A peer that breaks the rules of flow control: the connection to it has to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WindowError {
+    /// It used more than it was granted.
+    #[error("the peer sends more than it was granted")]
+    Exceeded,
+    /// It granted more than its window, took a grant back, or freed what was not used.
+    #[error("the peer's grant goes back, or beyond its window, or frees what was not used")]
+    Grant,
+}
+
+/// One resource of a sender.
+#[derive(Debug)]
+pub(super) struct Meter {
+    /// As much as may be used and not freed.
+    window: u64,
+    used: u64,
+    granted: u64,
+    freed: u64,
+    /// Given back, and not said yet.
+    unused: u64,
+    /// More was wanted than there was.
+    wants: bool,
+    /// That was said, and no grant has come since.
+    asked: bool,
+}
+
+impl Meter {
+    pub(super) fn new(window: u64) -> Self {
+        let (used, granted, freed, unused) = (0, 0, 0, 0);
+        Meter { window, used, granted, freed, unused, wants: false, asked: false }
+    }
+
+    /// Uses so much, if it may. Else more is asked for.
+    pub(super) fn take(&mut self, amount: u64) -> bool {
+        let may = self.has(amount);
+        if may {
+            self.used += amount;
+        } else {
+            self.wants = true;
+        }
+        may
+    }
+
+    /// Asks for more where all is used, before more is needed.
+    pub(super) fn ask_ahead(&mut self) {
+        self.wants |= !self.has(1) && !self.is_exhausted();
+    }
+
+    pub(super) fn has(&self, amount: u64) -> bool {
+        self.granted - self.used >= amount
+    }
+
+    /// Whether all of the window is used: no receiver could grant more.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.used - self.freed >= self.window
+    }
+
+    /// What the receiver says. Whether there is more than before.
+    pub(super) fn on_allowance(&mut self, from: Allowance) -> Result<bool, WindowError> {
+        let Allowance { granted, freed, recall } = from;
+        let is_fair = granted >= self.granted
+            && freed >= self.freed
+            && freed <= self.used
+            && granted - freed <= self.window;
+        if !is_fair {
+            return Err(WindowError::Grant);
+        }
+        let is_more = granted > self.granted;
+        (self.granted, self.freed) = (granted, freed);
+        self.asked &= !is_more;
+        if recall {
+            self.unused += self.granted - self.used;
+            self.used = self.granted;
+        }
+        Ok(is_more && !recall)
+    }
+
+    /// What is to be said to the receiver now. Nothing twice.
+    pub(super) fn take_notice(&mut self) -> Notice {
+        let wants = std::mem::take(&mut self.wants) && !self.asked;
+        self.asked |= wants;
+        Notice { unused: std::mem::take(&mut self.unused), wants }
+    }
+}

@@ -1,0 +1,187 @@
+//! The receiver's side: places and bytes for unmatched messages, for all peers of an endpoint.
+
+use fabric_core::{Error, Result};
+
+use super::ledger::Ledger;
+pub use super::ledger::Resource;
+use super::meter::{Allowance, Notice, WindowError};
+
+/// What an endpoint has for unmatched messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Places for envelopes.
+    pub places: Resource,
+    /// Bytes of payload that comes with its envelope.
+    pub bytes: Resource,
+}
+
+/// 64 messages of each peer and 65,536 of all, two of each reserved; 1 MiB of each peer and 128 MiB of all, 4 KiB of each
+/// reserved.
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            places: Resource { total: 1 << 16, window: 64, reserved: 2 },
+            bytes: Resource { total: 128 << 20, window: 1 << 20, reserved: 4096 },
+        }
+    }
+}
+
+/// What a receiver sends to a sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Of places.
+    pub places: Allowance,
+    /// Of bytes.
+    pub bytes: Allowance,
+}
+
+/// What a sender sends to a receiver, beside messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notices {
+    /// Of places.
+    pub places: Notice,
+    /// Of bytes.
+    pub bytes: Notice,
+}
+
+/// Names a peer's part. After [`ReceiveWindows::close`], and once all its messages are matched, another peer may get it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Account(u32);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AccountState {
+    Free,
+    Open,
+    /// No more comes from it. Messages of it are unmatched.
+    Closing,
+}
+
+/// What all peers may send to an endpoint.
+#[derive(Debug)]
+pub struct ReceiveWindows {
+    places: Ledger,
+    bytes: Ledger,
+    states: Vec<AccountState>,
+    free: Vec<u32>,
+}
+
+impl ReceiveWindows {
+    /// With nothing granted.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`]: a window is 0 or smaller than what is reserved, or no place is reserved: then a peer
+    /// could wait for ever.
+    pub fn new(limits: &Limits) -> Result<Self> {
+        let Limits { places, bytes } = *limits;
+        if places.reserved == 0 || places.window < places.reserved || bytes.window < bytes.reserved
+        {
+            let detail =
+                "reserve at least one place for each peer, and no more than its window has";
+            return Err(Error::invalid("receive window", detail));
+        }
+        Ok(ReceiveWindows {
+            places: Ledger::new(places),
+            bytes: Ledger::new(bytes),
+            states: Vec::new(),
+            free: Vec::new(),
+        })
+    }
+
+    /// A peer comes. It is granted what is reserved for it.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`]: less is left than has to be reserved for a peer.
+    pub fn open(&mut self) -> Result<Account> {
+        if !self.places.has_room() || !self.bytes.has_room() {
+            let detail = "other peers have what would be reserved for one more: raise the limits";
+            return Err(Error::NoMemory(fabric_core::Failure::new("receive window", detail)));
+        }
+        let at = self.free.pop().unwrap_or(self.states.len() as u32);
+        if at as usize == self.states.len() {
+            self.states.push(AccountState::Free);
+        }
+        self.states[at as usize] = AccountState::Open;
+        self.places.open(at);
+        self.bytes.open(at);
+        Ok(Account(at))
+    }
+
+    fn is(&self, account: Account, state: AccountState) -> bool {
+        self.states.get(account.0 as usize) == Some(&state)
+    }
+
+    /// A message came, with so many bytes along with its envelope.
+    ///
+    /// # Errors
+    /// [`WindowError::Exceeded`]: that was not granted. The connection has to end, as memory for it may not be there.
+    pub fn on_message(&mut self, from: Account, eager_bytes: u64) -> Result<(), WindowError> {
+        if !self.is(from, AccountState::Open) {
+            return Err(WindowError::Exceeded);
+        }
+        self.places.on_received(from.0, 1)?;
+        self.bytes.on_received(from.0, eager_bytes)
+    }
+
+    /// A message that came with so many bytes has met a receive, or was dropped: its memory is free.
+    pub fn on_matched(&mut self, from: Account, eager_bytes: u64) {
+        if self.is(from, AccountState::Open) || self.is(from, AccountState::Closing) {
+            self.places.on_freed(from.0, 1);
+            self.bytes.on_freed(from.0, eager_bytes);
+            self.settle(from);
+        }
+    }
+
+    /// What a sender says.
+    ///
+    /// # Errors
+    /// [`WindowError::Exceeded`]: it gives back more than it was granted.
+    pub fn on_notice(&mut self, from: Account, notices: Notices) -> Result<(), WindowError> {
+        if !self.is(from, AccountState::Open) {
+            return Err(WindowError::Exceeded);
+        }
+        self.places.on_notice(from.0, notices.places)?;
+        self.bytes.on_notice(from.0, notices.bytes)
+    }
+
+    /// A peer is gone. What it did not use is free at once; what it used, when that is [matched](Self::on_matched).
+    pub fn close(&mut self, account: Account) {
+        if self.is(account, AccountState::Open) {
+            self.states[account.0 as usize] = AccountState::Closing;
+            self.places.close(account.0);
+            self.bytes.close(account.0);
+            self.settle(account);
+        }
+    }
+
+    fn settle(&mut self, account: Account) {
+        let at = account.0;
+        let is_over = self.is(account, AccountState::Closing)
+            && self.places.is_settled(at)
+            && self.bytes.is_settled(at);
+        if is_over {
+            self.states[at as usize] = AccountState::Free;
+            self.free.push(at);
+        }
+    }
+
+    /// The next grant that is to be sent, and to whom; `None`: none is. To be asked after all else.
+    pub fn take_grant(&mut self) -> Option<(Account, Grant)> {
+        while let Some(at) = self.places.next_changed().or_else(|| self.bytes.next_changed()) {
+            let account = Account(at);
+            if self.is(account, AccountState::Open)
+                && (self.places.is_due(at) || self.bytes.is_due(at))
+            {
+                let places = self.places.take_allowance(at);
+                let bytes = self.bytes.take_allowance(at);
+                return Some((account, Grant { places, bytes }));
+            }
+        }
+        None
+    }
+
+    /// As many places, and bytes, as are granted.
+    #[cfg(test)]
+    pub(super) fn granted(&self) -> (u64, u64) {
+        (self.places.granted(), self.bytes.granted())
+    }
+}

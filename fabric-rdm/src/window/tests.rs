@@ -1,0 +1,319 @@
+//! Senders and a receiver beside each other, with everything on its way for as long as it likes.
+
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A message with so many bytes beside its envelope.
+#[derive(Debug)]
+enum ToReceiver {
+    Message(u64),
+    Notices(Notices),
+}
+
+/// One sender, its part at the receiver, and what is between them, in order.
+struct Pair {
+    sender: SendWindow,
+    account: Account,
+    to_receiver: VecDeque<ToReceiver>,
+    to_sender: VecDeque<Grant>,
+    /// Messages that arrived and did not meet a receive.
+    unmatched: VecDeque<u64>,
+    posted: u64,
+    arrived: u64,
+}
+
+struct Net {
+    limits: Limits,
+    receiver: ReceiveWindows,
+    pairs: Vec<Pair>,
+}
+
+fn limits(total: u64, window: u64, reserved: u64) -> Limits {
+    Limits {
+        places: Resource { total, window, reserved },
+        bytes: Resource { total: 100 * total, window: 50 * window, reserved: 0 },
+    }
+}
+
+impl Net {
+    fn new(limits: Limits, senders: usize) -> Self {
+        let mut net =
+            Net { limits, receiver: ReceiveWindows::new(&limits).unwrap(), pairs: Vec::new() };
+        for _ in 0..senders {
+            net.pairs.push(Pair {
+                sender: SendWindow::new(&limits),
+                account: net.receiver.open().unwrap(),
+                to_receiver: VecDeque::new(),
+                to_sender: VecDeque::new(),
+                unmatched: VecDeque::new(),
+                posted: 0,
+                arrived: 0,
+            });
+        }
+        net.announce();
+        net
+    }
+
+    fn announce(&mut self) {
+        while let Some((account, grant)) = self.receiver.take_grant() {
+            let pair = self.pairs.iter_mut().find(|pair| pair.account == account);
+            if let Some(pair) = pair {
+                pair.to_sender.push_back(grant);
+            }
+        }
+        // What is granted is never more than there is; nor is what is unmatched.
+        let (places, bytes) = self.receiver.granted();
+        assert!(places <= self.limits.places.total && bytes <= self.limits.bytes.total);
+        let unmatched: usize = self.pairs.iter().map(|pair| pair.unmatched.len()).sum();
+        assert!(unmatched as u64 <= self.limits.places.total);
+        for pair in &self.pairs {
+            assert!(pair.unmatched.len() as u64 <= self.limits.places.window);
+        }
+    }
+
+    fn post(&mut self, at: usize, bytes: u64) -> Result<Sending, Blocked> {
+        let pair = &mut self.pairs[at];
+        let posted = pair.sender.post(bytes);
+        match posted {
+            Ok(Sending::Eager) => pair.to_receiver.push_back(ToReceiver::Message(bytes)),
+            Ok(Sending::EnvelopeOnly) => pair.to_receiver.push_back(ToReceiver::Message(0)),
+            Err(_) => {}
+        }
+        pair.posted += u64::from(posted.is_ok());
+        self.notices(at);
+        posted
+    }
+
+    fn notices(&mut self, at: usize) {
+        let pair = &mut self.pairs[at];
+        pair.to_receiver.extend(pair.sender.take_notice().map(ToReceiver::Notices));
+    }
+
+    /// Whether there was anything to deliver.
+    fn deliver_to_receiver(&mut self, at: usize) -> bool {
+        let pair = &mut self.pairs[at];
+        let Some(what) = pair.to_receiver.pop_front() else { return false };
+        match what {
+            ToReceiver::Message(bytes) => {
+                self.receiver.on_message(pair.account, bytes).unwrap();
+                pair.unmatched.push_back(bytes);
+                pair.arrived += 1;
+            }
+            ToReceiver::Notices(it) => self.receiver.on_notice(pair.account, it).unwrap(),
+        }
+        self.announce();
+        true
+    }
+
+    fn deliver_to_sender(&mut self, at: usize) -> bool {
+        let pair = &mut self.pairs[at];
+        let Some(grant) = pair.to_sender.pop_front() else { return false };
+        pair.sender.on_grant(grant).unwrap();
+        self.notices(at);
+        true
+    }
+
+    /// Any unmatched message: matching is by tag.
+    fn matched(&mut self, at: usize, which: usize) {
+        let pair = &mut self.pairs[at];
+        if pair.unmatched.is_empty() {
+            return;
+        }
+        let bytes = pair.unmatched.remove(which % pair.unmatched.len()).unwrap();
+        self.receiver.on_matched(pair.account, bytes);
+        self.announce();
+    }
+
+    fn settle(&mut self) {
+        let pairs = self.pairs.len();
+        while (0..pairs).any(|at| self.deliver_to_receiver(at) || self.deliver_to_sender(at)) {}
+    }
+}
+
+/// Posts as many as go; as many as that was, and why no more did.
+fn post_all(net: &mut Net, at: usize) -> (u64, Blocked) {
+    let before = net.pairs[at].posted;
+    // Each time with what was granted on asking.
+    let mut blocked = net.post(at, 0).err();
+    loop {
+        let posted = net.pairs[at].posted;
+        while blocked.is_none() {
+            blocked = net.post(at, 0).err();
+        }
+        net.settle();
+        blocked = net.post(at, 0).err();
+        if let Some(why) = blocked
+            && net.pairs[at].posted == posted
+        {
+            return (posted - before, why);
+        }
+    }
+}
+
+#[test]
+fn window_again() {
+    let mut net = Net::new(limits(100, 8, 2), 2);
+    net.settle();
+    assert_eq!(post_all(&mut net, 0), (8, Blocked::Window));
+    assert_eq!(post_all(&mut net, 1), (8, Blocked::Window), "the other has its own");
+    net.matched(0, 3);
+    net.settle();
+    assert_eq!(post_all(&mut net, 0), (1, Blocked::Window));
+}
+
+#[test]
+fn others_have_the_places() {
+    let mut net = Net::new(limits(12, 8, 2), 3);
+    net.settle();
+    assert_eq!(post_all(&mut net, 0), (8, Blocked::Window));
+    assert_eq!(post_all(&mut net, 1), (2, Blocked::Places), "what is reserved for it");
+    assert_eq!(post_all(&mut net, 2), (2, Blocked::Places));
+    net.matched(0, 0);
+    net.settle();
+    assert_eq!(post_all(&mut net, 1), (1, Blocked::Places), "it asked first");
+    assert_eq!(post_all(&mut net, 2), (0, Blocked::Places));
+    net.matched(0, 0);
+    net.settle();
+    assert_eq!(post_all(&mut net, 2), (1, Blocked::Places));
+}
+
+#[test]
+fn what_is_not_used_is_given_back() {
+    let mut net = Net::new(limits(12, 8, 2), 3);
+    net.settle();
+    // Two messages, and a grant ahead for more, which are not sent.
+    for _ in 0..2 {
+        net.post(0, 0).unwrap();
+        net.settle();
+    }
+    assert!(net.receiver.granted().0 > 6);
+    assert_eq!(post_all(&mut net, 1), (8, Blocked::Window));
+    assert!(net.post(0, 0).is_err() || net.pairs[0].sender.is_open(), "it has some, or can ask");
+    net.matched(0, 0);
+    net.settle();
+    net.post(0, 0).unwrap();
+}
+
+/// The oldest message of a peer is never matched, and those behind it are.
+#[test]
+fn tag_b_behind_a() {
+    let mut net = Net::new(limits(5, 8, 2), 2);
+    net.settle();
+    net.post(0, 0).unwrap();
+    post_all(&mut net, 1);
+    for _ in 0..100 {
+        net.settle();
+        let (posted, _) = post_all(&mut net, 0);
+        assert!(posted > 0);
+        for _ in 0..posted {
+            net.matched(0, 1);
+        }
+    }
+}
+
+#[test]
+fn without_bytes_the_envelope_goes() {
+    let mut net = Net::new(limits(10, 4, 2), 1);
+    net.settle();
+    assert_eq!(net.post(0, 10), Ok(Sending::EnvelopeOnly));
+    net.settle();
+    assert_eq!(net.post(0, 200), Ok(Sending::Eager), "it asked for the whole window");
+    net.settle();
+    assert_eq!(net.post(0, 1), Ok(Sending::EnvelopeOnly));
+}
+
+#[test]
+fn a_peer_that_leaves_gives_all_back() {
+    let mut net = Net::new(limits(8, 8, 2), 1);
+    net.settle();
+    post_all(&mut net, 0);
+    net.receiver.close(net.pairs[0].account);
+    assert_eq!(net.receiver.granted().0, 8, "its messages are there");
+    assert!(net.receiver.open().is_err());
+    (0..3).for_each(|_| net.matched(0, 0));
+    let other = net.receiver.open().unwrap();
+    assert_ne!(other, net.pairs[0].account);
+    (0..5).for_each(|_| net.matched(0, 0));
+    assert_eq!(net.receiver.granted().0, 2, "of the other one");
+    assert_eq!(net.receiver.open().unwrap(), net.pairs[0].account, "the number is used again");
+}
+
+#[test]
+fn dishonest_peers_are_found() {
+    let limits = limits(8, 4, 2);
+    let mut receiver = ReceiveWindows::new(&limits).unwrap();
+    let account = receiver.open().unwrap();
+    assert_eq!(receiver.on_message(account, 0), Err(WindowError::Exceeded), "not announced yet");
+    let (_, grant) = receiver.take_grant().unwrap();
+    assert_eq!(receiver.on_message(account, 1), Err(WindowError::Exceeded), "bytes");
+    receiver.on_message(account, 0).unwrap();
+    let unused =
+        |unused| Notices { places: Notice { unused, wants: false }, bytes: Notice::default() };
+    assert_eq!(receiver.on_notice(account, unused(u64::MAX)), Err(WindowError::Exceeded));
+    let mut sender = SendWindow::new(&limits);
+    sender.on_grant(grant).unwrap();
+    let with = |granted, freed| {
+        let places = Allowance { granted, freed, recall: false };
+        Grant { places, ..grant }
+    };
+    for (granted, freed) in [(1, 0), (5, 0), (u64::MAX, 0), (3, 1), (3, u64::MAX)] {
+        assert_eq!(sender.on_grant(with(granted, freed)), Err(WindowError::Grant));
+    }
+    assert_eq!(sender.on_grant(with(4, 0)), Ok(true));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..Default::default() })]
+    /// Whatever happens in whatever order, nothing is exceeded (`announce` looks); and once receives are there for all,
+    /// every sender gets on.
+    #[test]
+    fn grants_never_exceed_slots_and_no_sender_is_stuck(
+        (senders, window, reserved, pool) in (1..6usize, 1..8u64, 1..4u64, 0..12u64),
+        steps in proptest::collection::vec((0..4, 0..6usize, 0..8usize, 0..120u64), 0..400),
+    ) {
+        let window = window.max(reserved);
+        let mut net = Net::new(limits(senders as u64 * reserved + pool, window, reserved), senders);
+        for (step, at, which, bytes) in steps {
+            let at = at % senders;
+            match step {
+                0 => drop(net.post(at, bytes)),
+                1 => drop(net.deliver_to_receiver(at)),
+                2 => drop(net.deliver_to_sender(at)),
+                _ => net.matched(at, which),
+            }
+        }
+        // What was posted arrives, matched or not.
+        net.settle();
+        for at in 0..senders {
+            prop_assert_eq!(net.pairs[at].posted, net.pairs[at].arrived);
+        }
+        // With one message of each left, all others of every sender get through.
+        for _ in 0..3 {
+            for at in 0..senders {
+                while net.pairs[at].unmatched.len() > usize::from(reserved > 1) {
+                    net.matched(at, 1);
+                }
+            }
+            net.settle();
+            for at in 0..senders {
+                let blocked = net.post(at, 10).err();
+                net.settle();
+                let posted = blocked.is_none() || net.post(at, 10).is_ok();
+                prop_assert!(posted, "sender {} is stuck", at);
+                net.settle();
+            }
+        }
+        // And nothing is lost of the pool: one alone can have all that its window allows.
+        for at in 0..senders {
+            while !net.pairs[at].unmatched.is_empty() {
+                net.matched(at, 0);
+            }
+        }
+        net.settle();
+        let (posted, _) = post_all(&mut net, 0);
+        prop_assert_eq!(posted, window.min(pool + reserved));
+    }
+}
