@@ -4,6 +4,7 @@
 
 mod address;
 mod address_error;
+pub mod connection;
 mod hash;
 mod identity;
 pub mod matching;

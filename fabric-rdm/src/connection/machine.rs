@@ -1,0 +1,577 @@
+//! What happens to the connection to one peer, as a state machine without I/O and without a clock.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::hello::{Hello, Refusal};
+use crate::identity::EndpointIdentity;
+
+/// A session number may be so much higher than the last one known: more is not honest, and could use the numbers up.
+const MAX_SESSIONS_AHEAD: u64 = 1 << 32;
+
+/// How long things may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// From the first post until the connection is there; then the peer is unreachable.
+    pub connect: Duration,
+    /// One attempt.
+    pub attempt: Duration,
+    /// For the attempt of the other side, after the own one was refused because of it.
+    pub crossing: Duration,
+    /// Before the second attempt, and twice as long before each further one, up to 32 times.
+    pub retry: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Timeouts {
+            connect: Duration::from_secs(30),
+            attempt: Duration::from_secs(5),
+            crossing: Duration::from_secs(2),
+            retry: Duration::from_millis(20),
+        }
+    }
+}
+
+/// Names a connection, or an attempt at one, of one peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnId(u64);
+
+/// Why a peer is dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DeathCause {
+    /// The connection was lost, or the peer says that it was.
+    Lost,
+    /// Another incarnation is at its address.
+    Gone,
+    /// No attempt succeeded in time.
+    Unreachable,
+    /// It breaks the protocol, or messages are missing.
+    Protocol,
+}
+
+/// How an attempt failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DialError {
+    /// No listener answered, or the connection was lost.
+    Unreachable,
+    /// The peer's endpoint refused it.
+    Refused(Refusal),
+}
+
+/// What the caller has to do, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Connect, with this request.
+    Dial(ConnId, Hello),
+    /// Close the connection, or give up the attempt. Nothing of it is to be reported any more.
+    Close(ConnId),
+    /// Send a confirmation as the first message.
+    Confirm(ConnId),
+    /// The connection is there: send what waits.
+    Ready(ConnId),
+    /// Send nothing more, and call [`PeerConnection::drained`] when all that was sent is completed.
+    Drain(ConnId),
+    /// Send a message of parking, as the last one; [`PeerConnection::park_completed`] when it is completed.
+    SendPark(ConnId),
+    /// The peer is dead: end all that waits or is under way.
+    Died(DeathCause),
+}
+
+/// The answer to a connection request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Answer {
+    /// Accept it, with this.
+    Accept(ConnId, Hello),
+    /// Refuse it, for this reason.
+    Refuse(Refusal),
+}
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// There never was one, or none since the peer was revived.
+    Idle,
+    /// An attempt is under way, or about to be.
+    Dialing,
+    /// The peer's request was accepted, and is not confirmed.
+    Accepted,
+    /// Messages go.
+    Established,
+    /// What is under way is finished, and nothing new goes.
+    Draining,
+    /// It was closed in agreement. A post makes another one.
+    Parked,
+    /// The peer is lost, until it is revived.
+    Dead,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Without a connection, and without need.
+    Idle,
+    /// Until the next attempt.
+    Waiting {
+        until: Duration,
+        force: bool,
+    },
+    Dialing {
+        conn: ConnId,
+        session: u64,
+        force: bool,
+        until: Duration,
+    },
+    Accepted {
+        conn: ConnId,
+        session: u64,
+    },
+    Established {
+        conn: ConnId,
+        session: u64,
+    },
+    Draining {
+        conn: ConnId,
+        session: u64,
+        parking: Parking,
+    },
+    Dead(DeathCause),
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Parking {
+    /// All is finished, and the peer was sent word of it.
+    sent: bool,
+    /// That has arrived.
+    completed: bool,
+    /// The peer sent word of the same.
+    heard: bool,
+}
+
+/// The connection to one peer: see the [module](super). All times count from any moment, the same for all calls.
+#[derive(Debug)]
+pub struct PeerConnection {
+    me: EndpointIdentity,
+    peer: EndpointIdentity,
+    timeouts: Timeouts,
+    state: State,
+    /// When the connection was first wanted that is not there.
+    wanted: Option<Duration>,
+    /// The highest number of any attempt that is known, and of a connection that was accepted.
+    attempts: u64,
+    accepted: u64,
+    life: u32,
+    /// The highest life that the peer spoke of.
+    peer_life: u32,
+    sent: u64,
+    received: u64,
+    /// There was a connection in this life.
+    has_met: bool,
+    failures: u32,
+    next_conn: u64,
+    actions: VecDeque<Action>,
+}
+
+impl PeerConnection {
+    /// None yet. `me` and `peer` differ: what an endpoint sends to itself needs no connection.
+    pub fn new(me: EndpointIdentity, peer: EndpointIdentity, timeouts: Timeouts) -> Self {
+        PeerConnection {
+            me,
+            peer,
+            timeouts,
+            state: State::Idle,
+            wanted: None,
+            attempts: 0,
+            accepted: 0,
+            life: 0,
+            peer_life: 0,
+            sent: 0,
+            received: 0,
+            has_met: false,
+            failures: 0,
+            next_conn: 0,
+            actions: VecDeque::new(),
+        }
+    }
+
+    /// How far it is.
+    pub fn phase(&self) -> Phase {
+        match self.state {
+            State::Idle if self.has_met => Phase::Parked,
+            State::Idle => Phase::Idle,
+            State::Waiting { .. } | State::Dialing { .. } => Phase::Dialing,
+            State::Accepted { .. } => Phase::Accepted,
+            State::Established { .. } => Phase::Established,
+            State::Draining { .. } => Phase::Draining,
+            State::Dead(_) => Phase::Dead,
+        }
+    }
+
+    /// Why the peer is dead, if it is.
+    pub fn death(&self) -> Option<DeathCause> {
+        if let State::Dead(cause) = self.state { Some(cause) } else { None }
+    }
+
+    /// The next thing to do. To be asked after each other call.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// When [`tick`](Self::tick) has to be called at the latest.
+    pub fn deadline(&self) -> Option<Duration> {
+        let own = match self.state {
+            State::Waiting { until, .. } | State::Dialing { until, .. } => Some(until),
+            _ => None,
+        };
+        let connect = self.wanted.map(|since| since.saturating_add(self.timeouts.connect));
+        own.into_iter().chain(connect).min()
+    }
+
+    fn is_dead(&self) -> bool {
+        matches!(self.state, State::Dead(_))
+    }
+
+    /// A post waits for a connection.
+    ///
+    /// # Errors
+    /// The peer is dead.
+    pub fn want(&mut self, now: Duration) -> Result<(), DeathCause> {
+        match self.state {
+            State::Dead(cause) => return Err(cause),
+            State::Established { .. } => {}
+            State::Idle => {
+                self.wanted = Some(now);
+                self.dial(now, false);
+            }
+            _ => drop(self.wanted.get_or_insert(now)),
+        }
+        Ok(())
+    }
+
+    fn conn(&mut self) -> ConnId {
+        self.next_conn += 1;
+        ConnId(self.next_conn)
+    }
+
+    fn hello(&self, session: u64, force: bool) -> Hello {
+        let PeerConnection { me: from, peer: to, life, sent, received, .. } = *self;
+        Hello { from, to, session, life, force, sent, received }
+    }
+
+    fn dial(&mut self, now: Duration, force: bool) {
+        self.attempts += 1;
+        let (conn, session) = (self.conn(), self.attempts);
+        let until = now.saturating_add(self.timeouts.attempt);
+        self.state = State::Dialing { conn, session, force, until };
+        self.actions.push_back(Action::Dial(conn, self.hello(session, force)));
+    }
+
+    /// No connection any more: another attempt later, if one is wanted.
+    fn retry_later(&mut self, now: Duration) {
+        self.state = match self.wanted {
+            None => State::Idle,
+            Some(_) => {
+                let wait = self.timeouts.retry.saturating_mul(1 << self.failures.min(5));
+                self.failures = self.failures.saturating_add(1);
+                State::Waiting { until: now.saturating_add(wait), force: false }
+            }
+        };
+    }
+
+    /// The connection that there is, or is attempted.
+    fn current(&self) -> Option<ConnId> {
+        match self.state {
+            State::Dialing { conn, .. }
+            | State::Accepted { conn, .. }
+            | State::Established { conn, .. }
+            | State::Draining { conn, .. } => Some(conn),
+            State::Idle | State::Waiting { .. } | State::Dead(_) => None,
+        }
+    }
+
+    fn die(&mut self, cause: DeathCause) {
+        self.actions.extend(self.current().map(Action::Close));
+        self.actions.push_back(Action::Died(cause));
+        self.state = State::Dead(cause);
+        self.wanted = None;
+    }
+
+    /// The application takes the peer for alive again, which is a new life of the pair.
+    pub fn revive(&mut self) {
+        if self.is_dead() {
+            self.state = State::Idle;
+            self.life = self.life.saturating_add(1).max(self.peer_life);
+            (self.sent, self.received, self.failures, self.has_met) = (0, 0, 0, false);
+        }
+    }
+
+    /// The peer asks for a connection. Answers at once: nothing else is to be done for a request that is refused.
+    pub fn on_request(&mut self, now: Duration, hello: &Hello) -> Answer {
+        if hello.to != self.me || hello.from != self.peer {
+            return Answer::Refuse(Refusal::Gone);
+        }
+        if hello.session <= self.accepted
+            || hello.session.saturating_sub(self.attempts) > MAX_SESSIONS_AHEAD
+        {
+            return Answer::Refuse(Refusal::Stale(self.attempts));
+        }
+        // The peer has no connection any more, or it would not ask. What that means here depends on the state.
+        if let State::Established { conn, .. } | State::Draining { conn, .. } = self.state {
+            self.actions.push_back(Action::Close(conn));
+            self.on_lost(now, conn);
+        }
+        if let Some(refusal) = self.refuse_life(hello) {
+            return Answer::Refuse(refusal);
+        }
+        match self.state {
+            State::Dialing { force, .. } if self.wins(force, hello.force) => {
+                return Answer::Refuse(Refusal::Crossing);
+            }
+            State::Dialing { conn, .. } | State::Accepted { conn, .. } => {
+                self.actions.push_back(Action::Close(conn));
+            }
+            _ => {}
+        }
+        // Requests of this side that were given up may still be under way: with this number, or a lower one, the peer
+        // refuses them.
+        self.attempts = self.attempts.max(hello.session);
+        self.accepted = self.attempts;
+        let (conn, session) = (self.conn(), self.accepted);
+        self.state = State::Accepted { conn, session };
+        Answer::Accept(conn, self.hello(session, hello.force))
+    }
+
+    /// Whether the own attempt wins over the peer's. Both sides come to the same result.
+    fn wins(&self, mine: bool, theirs: bool) -> bool {
+        if mine == theirs { self.me < self.peer } else { mine }
+    }
+
+    /// Why a request cannot go on with the pair's life as it is here.
+    fn refuse_life(&mut self, hello: &Hello) -> Option<Refusal> {
+        self.peer_life = self.peer_life.max(hello.life);
+        let is_new = self.accepted == 0;
+        if is_new && !self.is_dead() {
+            // This side may have forgotten the peer, and inserted it again.
+            let knows_more = (hello.sent, hello.received) != (0, 0);
+            self.life = self.life.max(hello.life.saturating_add(u32::from(knows_more)));
+        }
+        if hello.life < self.life {
+            return Some(Refusal::Over(self.life - 1));
+        }
+        if self.is_dead() {
+            return Some(Refusal::Over(self.life));
+        }
+        if hello.life > self.life {
+            self.die(DeathCause::Lost);
+            return Some(Refusal::Over(self.life));
+        }
+        if (hello.sent, hello.received) != (self.received, self.sent) {
+            self.die(DeathCause::Protocol);
+            return Some(Refusal::Over(self.life));
+        }
+        None
+    }
+
+    /// The peer accepted the attempt, with this.
+    pub fn on_connected(&mut self, conn: ConnId, hello: &Hello) {
+        let State::Dialing { conn: current, session, .. } = self.state else { return };
+        if conn != current {
+            return;
+        }
+        if hello.from != self.peer || hello.to != self.me {
+            return self.die(DeathCause::Gone);
+        }
+        let numbers = (hello.life, hello.sent, hello.received);
+        let ahead = hello.session.checked_sub(session);
+        if numbers != (self.life, self.received, self.sent)
+            || ahead.is_none_or(|ahead| ahead > MAX_SESSIONS_AHEAD)
+        {
+            return self.die(DeathCause::Protocol);
+        }
+        self.attempts = self.attempts.max(hello.session);
+        self.accepted = hello.session;
+        self.actions.push_back(Action::Confirm(conn));
+        self.establish(conn, hello.session);
+    }
+
+    /// The initiator confirmed the connection: its first message.
+    pub fn on_confirm(&mut self, conn: ConnId) {
+        match self.state {
+            State::Accepted { conn: current, session } if conn == current => {
+                self.establish(conn, session);
+            }
+            _ if self.current() == Some(conn) => self.die(DeathCause::Protocol),
+            _ => {}
+        }
+    }
+
+    fn establish(&mut self, conn: ConnId, session: u64) {
+        self.state = State::Established { conn, session };
+        (self.wanted, self.failures, self.has_met) = (None, 0, true);
+        self.actions.push_back(Action::Ready(conn));
+    }
+
+    /// An attempt failed.
+    pub fn on_failed(&mut self, now: Duration, conn: ConnId, error: DialError) {
+        let State::Dialing { conn: current, .. } = self.state else { return };
+        if conn != current {
+            return;
+        }
+        if let DialError::Refused(Refusal::Over(life)) = error {
+            self.peer_life = self.peer_life.max(life.saturating_add(1));
+        }
+        match error {
+            DialError::Refused(Refusal::Crossing) => {
+                let until = now.saturating_add(self.timeouts.crossing);
+                self.state = State::Waiting { until, force: true };
+            }
+            DialError::Refused(Refusal::Gone) => {
+                self.state = State::Idle;
+                self.die(DeathCause::Gone);
+            }
+            DialError::Refused(Refusal::Over(life)) if life >= self.life => {
+                self.state = State::Idle;
+                self.die(DeathCause::Lost);
+            }
+            DialError::Refused(Refusal::Stale(attempts)) => {
+                let ahead = attempts.saturating_sub(self.attempts).min(MAX_SESSIONS_AHEAD);
+                self.attempts += ahead;
+                self.retry_later(now);
+            }
+            DialError::Refused(Refusal::Over(_)) | DialError::Unreachable => self.retry_later(now),
+        }
+    }
+
+    /// A connection that there was is lost, or was closed by the peer.
+    pub fn on_lost(&mut self, now: Duration, conn: ConnId) {
+        if self.current() != Some(conn) {
+            return;
+        }
+        match self.state {
+            // All of this side is finished. If something of the peer is not, that side notices.
+            State::Draining { parking: Parking { sent: true, .. }, .. } => self.parked(now),
+            State::Established { .. } | State::Draining { .. } => {
+                self.state = State::Idle;
+                self.die(DeathCause::Lost);
+            }
+            _ => self.retry_later(now),
+        }
+    }
+
+    /// Time passes.
+    pub fn tick(&mut self, now: Duration) {
+        let ends = |since: Duration| since.saturating_add(self.timeouts.connect);
+        if self.wanted.is_some_and(|since| ends(since) <= now) {
+            return self.die(DeathCause::Unreachable);
+        }
+        match self.state {
+            State::Waiting { until, force } if until <= now => self.dial(now, force),
+            State::Dialing { conn, until, .. } if until <= now => {
+                self.actions.push_back(Action::Close(conn));
+                self.retry_later(now);
+            }
+            _ => {}
+        }
+    }
+
+    /// Parks the connection, if there is one: whether.
+    pub fn park(&mut self) -> bool {
+        match self.state {
+            State::Established { conn, session } => {
+                self.drain(conn, session, Parking::default());
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn drain(&mut self, conn: ConnId, session: u64, parking: Parking) {
+        self.state = State::Draining { conn, session, parking };
+        self.actions.push_back(Action::Drain(conn));
+    }
+
+    /// All that was sent is completed, and nothing more was.
+    pub fn drained(&mut self, conn: ConnId) {
+        if let State::Draining { conn: current, parking, .. } = &mut self.state
+            && *current == conn
+            && !parking.sent
+        {
+            parking.sent = true;
+            self.actions.push_back(Action::SendPark(conn));
+        }
+    }
+
+    /// The message of parking is completed: it has arrived.
+    pub fn park_completed(&mut self, now: Duration, conn: ConnId) {
+        self.change_parking(now, conn, |parking| parking.completed = parking.sent);
+    }
+
+    /// The peer's message of parking: nothing comes after it.
+    pub fn on_park(&mut self, now: Duration, conn: ConnId) {
+        match self.state {
+            State::Established { conn: current, session } if current == conn => {
+                self.drain(conn, session, Parking { heard: true, ..Parking::default() });
+            }
+            State::Draining { .. } => {
+                self.change_parking(now, conn, |parking| parking.heard = true)
+            }
+            _ if self.current() == Some(conn) => self.die(DeathCause::Protocol),
+            _ => {}
+        }
+    }
+
+    fn change_parking(&mut self, now: Duration, conn: ConnId, change: impl FnOnce(&mut Parking)) {
+        if let State::Draining { conn: current, parking, .. } = &mut self.state
+            && *current == conn
+        {
+            change(parking);
+            if parking.completed && parking.heard {
+                self.actions.push_back(Action::Close(conn));
+                self.parked(now);
+            }
+        }
+    }
+
+    /// The connection was closed in agreement.
+    fn parked(&mut self, now: Duration) {
+        self.state = State::Idle;
+        if self.wanted.is_some() {
+            self.dial(now, false);
+        }
+    }
+
+    /// The number of the next message to the peer; `None`: none may be sent now.
+    pub fn next_number(&mut self) -> Option<u64> {
+        let State::Established { .. } = self.state else { return None };
+        self.sent += 1;
+        Some(self.sent - 1)
+    }
+
+    /// A message with this number came: whether it is to be taken. Not if it came by a connection that was given up; and if
+    /// it is not the one behind the last one, that is the peer's death.
+    pub fn on_message(&mut self, conn: ConnId, number: u64) -> bool {
+        let (State::Established { conn: current, .. } | State::Draining { conn: current, .. }) =
+            self.state
+        else {
+            return false;
+        };
+        if current != conn {
+            return false;
+        }
+        if number != self.received {
+            self.die(DeathCause::Protocol);
+            return false;
+        }
+        self.received += 1;
+        true
+    }
+
+    /// The number of the session that messages go by: the same on both sides.
+    pub fn session(&self) -> Option<u64> {
+        match self.state {
+            State::Established { session, .. } | State::Draining { session, .. } => Some(session),
+            _ => None,
+        }
+    }
+}

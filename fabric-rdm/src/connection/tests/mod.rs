@@ -1,0 +1,299 @@
+//! Two sides against each other, over a network that delays, cuts and swallows as a test says.
+
+mod net;
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use net::{Net, Side};
+
+/// Time for everything that may take some.
+const LONG: Duration = Duration::from_secs(20);
+
+#[test]
+fn first_post_queues() {
+    let mut net = Net::new();
+    (0..5).for_each(|_| net.post(Side::Low));
+    assert_eq!(net.phase(Side::Low), Phase::Dialing);
+    net.settle(LONG);
+    net.post(Side::High);
+    net.settle(LONG);
+    net.assert_all_arrived();
+    assert_eq!(net.sessions_ever(), 1);
+}
+
+/// Each sequence of so many choices.
+fn every_schedule(choices: u32, depth: u32) -> impl Iterator<Item = impl Iterator<Item = u32>> {
+    (0..choices.pow(depth))
+        .map(move |all| (0..depth).map(move |step| all / choices.pow(step) % choices))
+}
+
+/// Whatever is delivered first, at any moment.
+#[test]
+fn crossing_in_every_order() {
+    for schedule in every_schedule(4, 9) {
+        let mut net = Net::new();
+        net.post(Side::Low);
+        net.post(Side::High);
+        for choice in schedule {
+            match choice {
+                3 => net.pass(Duration::from_millis(1500)),
+                which => net.deliver_nth(which as usize),
+            }
+        }
+        net.settle(LONG);
+        net.assert_all_arrived();
+        net.assert_one_session();
+    }
+}
+
+/// The same, and at any moment one of the connections breaks.
+#[test]
+fn crossing_with_every_loss() {
+    for schedule in every_schedule(5, 7) {
+        let mut net = Net::new();
+        net.post(Side::Low);
+        net.post(Side::High);
+        for choice in schedule {
+            match choice {
+                2 => net.pass(Duration::from_millis(3000)),
+                3 => net.cut(0),
+                4 => net.cut(1),
+                which => net.deliver_nth(which as usize),
+            }
+        }
+        net.settle(LONG);
+        net.assert_no_silent_gap();
+        net.revive_until_connected();
+    }
+}
+
+/// Posts, parking and deliveries in each order, from an established connection on.
+#[test]
+fn parking_in_every_order() {
+    for schedule in every_schedule(6, 6) {
+        let mut net = Net::new();
+        net.post(Side::Low);
+        net.settle(LONG);
+        for choice in schedule {
+            match choice {
+                2 => net.post(Side::Low),
+                3 => net.post(Side::High),
+                4 => net.park(Side::Low),
+                5 => net.park(Side::High),
+                which => net.deliver_nth(which as usize),
+            }
+        }
+        net.settle(LONG);
+        net.assert_all_arrived();
+    }
+}
+
+#[test]
+fn crossing_a_thousand_times() {
+    let mut net = Net::new();
+    for round in 0..1000 {
+        // Both connect before either is heard.
+        net.post(Side::Low);
+        net.post(Side::High);
+        net.settle(LONG);
+        net.assert_all_arrived();
+        net.assert_one_session();
+        assert_eq!(net.sessions_ever(), round + 1, "of two attempts one");
+        net.park(if round % 2 == 0 { Side::Low } else { Side::High });
+        net.settle(LONG);
+        assert_eq!(net.phase(Side::Low), Phase::Parked);
+        assert_eq!(net.phase(Side::High), Phase::Parked);
+    }
+}
+
+#[test]
+fn one_way_firewall() {
+    for blocked in [Side::Low, Side::High] {
+        let mut net = Net::new();
+        net.block_requests_of(blocked);
+        net.post(Side::Low);
+        net.post(Side::High);
+        net.settle(LONG);
+        net.assert_all_arrived();
+        net.assert_one_session();
+    }
+}
+
+#[test]
+fn late_listener() {
+    let mut net = Net::new();
+    net.block_requests_of(Side::Low);
+    net.post(Side::Low);
+    net.settle(LONG);
+    assert_eq!(net.phase(Side::Low), Phase::Dialing);
+    net.unblock();
+    net.settle(Duration::from_secs(8));
+    net.assert_all_arrived();
+}
+
+#[test]
+fn unreachable_after_its_time() {
+    let mut net = Net::new();
+    net.block_requests_of(Side::Low);
+    net.post(Side::Low);
+    net.settle(Duration::from_secs(2000));
+    assert_eq!(net.deaths(Side::Low), [DeathCause::Unreachable]);
+    assert_eq!(net.want(Side::Low), Err(DeathCause::Unreachable), "until it is revived");
+    net.unblock();
+    net.revive(Side::Low);
+    net.post(Side::Low);
+    net.settle(LONG);
+    assert_eq!(net.received(Side::High), [1], "what was lost is not repeated");
+}
+
+#[test]
+fn wrong_incarnation() {
+    let mut net = Net::new();
+    net.post(Side::Low);
+    net.settle(LONG);
+    net.restart(Side::High);
+    net.settle(LONG);
+    assert_eq!(net.deaths(Side::Low), [DeathCause::Lost]);
+    net.revive(Side::Low);
+    net.post(Side::Low);
+    net.settle(LONG);
+    assert_eq!(net.deaths(Side::Low), [DeathCause::Lost, DeathCause::Gone]);
+    assert!(net.received(Side::High).is_empty(), "the new one gets nothing of the old one's");
+}
+
+/// The side with the death speaks of it to the one that noticed nothing; then both have to begin anew.
+#[test]
+fn sticky_until_revive() {
+    let mut net = Net::new();
+    net.post(Side::Low);
+    net.settle(LONG);
+    net.lose_at(Side::Low);
+    assert_eq!(net.phase(Side::High), Phase::Established, "it has not noticed");
+    net.revive(Side::Low);
+    net.post(Side::Low);
+    net.settle(Duration::from_secs(5));
+    assert_eq!(net.deaths(Side::High), [DeathCause::Lost]);
+    assert_eq!(net.phase(Side::Low), Phase::Dialing);
+    net.revive(Side::High);
+    net.settle(LONG);
+    assert_eq!(net.received(Side::High), [0, 1]);
+    net.assert_one_session();
+}
+
+#[test]
+fn park_races_post() {
+    for posts_of in [Side::Low, Side::High] {
+        for delivered in 0..12 {
+            let mut net = Net::new();
+            net.post(Side::Low);
+            net.settle(LONG);
+            net.park(Side::Low);
+            (0..delivered).for_each(|_| net.deliver_nth(0));
+            (0..3).for_each(|_| net.post(posts_of));
+            net.park(Side::High);
+            net.settle(LONG);
+            net.assert_all_arrived();
+        }
+    }
+}
+
+#[test]
+fn hostile_hello() {
+    let (low, high) = (net::identity(1), net::identity(2));
+    let hello =
+        Hello { from: high, to: low, session: 1, life: 0, force: false, sent: 0, received: 0 };
+    let none = Duration::ZERO;
+    let fresh = || PeerConnection::new(low, high, Timeouts::default());
+    let refused = |hello: Hello| match fresh().on_request(none, &hello) {
+        Answer::Refuse(refusal) => Some(refusal),
+        Answer::Accept(..) => None,
+    };
+    assert_eq!(refused(Hello { to: high, ..hello }), Some(Refusal::Gone));
+    assert_eq!(refused(Hello { from: low, ..hello }), Some(Refusal::Gone));
+    assert_eq!(refused(Hello { session: 0, ..hello }), Some(Refusal::Stale(0)));
+    assert_eq!(refused(Hello { session: u64::MAX, ..hello }), Some(Refusal::Stale(0)));
+    assert_eq!(refused(Hello { sent: 7, ..hello }), Some(Refusal::Over(0)), "of before");
+    assert_eq!(
+        refused(Hello { sent: u64::MAX, received: u64::MAX, ..hello }),
+        Some(Refusal::Over(0))
+    );
+    assert_eq!(refused(hello), None);
+    let mut machine = fresh();
+    machine.want(none).unwrap();
+    let Some(Action::Dial(conn, _)) = machine.poll_action() else { panic!() };
+    machine.on_failed(none, conn, DialError::Refused(Refusal::Over(u32::MAX)));
+    assert_eq!(machine.death(), Some(DeathCause::Lost));
+    machine.revive();
+    machine.want(none).unwrap();
+    assert!(matches!(machine.poll_action(), Some(Action::Died(_))));
+    let Some(Action::Dial(conn, _)) = machine.poll_action() else { panic!() };
+    machine.on_failed(none, conn, DialError::Refused(Refusal::Stale(u64::MAX)));
+    machine.tick(Duration::MAX);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Deliver(usize),
+    Post(Side),
+    Park(Side),
+    Pass(u64),
+    Cut(usize),
+    Revive(Side),
+}
+
+fn steps(faults: u32) -> impl Strategy<Value = Vec<Step>> {
+    let side = || prop_oneof![Just(Side::Low), Just(Side::High)];
+    let step = prop_oneof![
+        20 => (0..8usize).prop_map(Step::Deliver),
+        6 => side().prop_map(Step::Post),
+        3 => side().prop_map(Step::Park),
+        3 => (0..3000u64).prop_map(Step::Pass),
+        faults => (0..8usize).prop_map(Step::Cut),
+        faults => side().prop_map(Step::Revive),
+    ];
+    proptest::collection::vec(step, 0..150)
+}
+
+fn run(steps: Vec<Step>) -> Net {
+    let mut net = Net::new();
+    for step in steps {
+        match step {
+            Step::Deliver(which) => net.deliver_nth(which),
+            Step::Post(side) => net.post(side),
+            Step::Park(side) => net.park(side),
+            Step::Pass(millis) => net.pass(Duration::from_millis(millis)),
+            Step::Cut(which) => net.cut(which),
+            Step::Revive(side) => net.revive(side),
+        }
+    }
+    net
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..Default::default() })]
+    /// Delays alone kill no peer, lose nothing and change no order.
+    #[test]
+    fn park_keeps_order(steps in steps(0)) {
+        let mut net = run(steps);
+        net.settle(LONG);
+        net.assert_all_arrived();
+        net.post(Side::Low);
+        net.post(Side::High);
+        net.settle(LONG);
+        net.assert_all_arrived();
+        net.assert_one_session();
+    }
+
+    /// What arrives is in order and there once, and what is missing is missing because of a death that was reported; and
+    /// after both sides are revived, they are together again.
+    #[test]
+    fn no_silent_gap(steps in steps(2)) {
+        let mut net = run(steps);
+        net.settle(LONG);
+        net.assert_no_silent_gap();
+        net.revive_until_connected();
+    }
+}
