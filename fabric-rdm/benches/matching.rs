@@ -25,6 +25,8 @@ enum Kind {
     /// The last eight bits of the tag are ignored.
     Masked,
     MaskedExact,
+    /// Masked, by eight masks in turn.
+    EightMasks,
     /// Masked, while eight other masks are in use.
     NinthMask,
 }
@@ -36,6 +38,7 @@ impl Kind {
             Kind::Exact => tag.from(source(number)),
             Kind::AnySource => tag,
             Kind::Masked | Kind::NinthMask => tag.ignoring(0xff),
+            Kind::EightMasks => tag.ignoring(0xff >> (number % 8)),
             Kind::MaskedExact => tag.ignoring(0xff).from(source(number)),
         }
     }
@@ -149,11 +152,12 @@ const SIDES: [Side; 2] = [
     Side { name: "waiting", setup: Bench::waiting, operation: Bench::receive_then_message },
 ];
 
-const KINDS: [(&str, Kind); 5] = [
+const KINDS: [(&str, Kind); 6] = [
     ("exact", Kind::Exact),
     ("any source", Kind::AnySource),
     ("masked", Kind::Masked),
     ("masked, one source", Kind::MaskedExact),
+    ("eight masks", Kind::EightMasks),
     ("ninth mask", Kind::NinthMask),
 ];
 

@@ -218,8 +218,12 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
         let text = text.trim();
-        // Two digits more than any address, so that what is too long shows.
-        let mut bytes = Vec::with_capacity(text.len().min(2 * MAX_ADDRESS_BYTES + 2) / 2);
+        // No address is that long: it takes no memory.
+        if text.len() > 2 * MAX_ADDRESS_BYTES {
+            let (found, expected) = (text.len() / 2, encoded_len(1));
+            return Err(AddressError::Length { found, expected });
+        }
+        let mut bytes = Vec::with_capacity(text.len() / 2);
         let mut high = None;
         for (position, found) in text.chars().enumerate() {
             let digit = found.to_digit(16).ok_or(AddressError::Digit { position, found })? as u8;
@@ -339,6 +343,7 @@ mod tests {
         assert!(matches!(error(&text[..126]), AddressError::Length { found: 63, expected: 64 }));
         assert!(matches!(error(""), AddressError::Length { found: 0, .. }));
         assert_eq!(error("00112233"), AddressError::Magic);
+        assert!(matches!(error(&text.repeat(5)), AddressError::Length { found: 320, .. }));
         assert_eq!(error("é"), AddressError::Digit { position: 0, found: 'é' });
     }
 

@@ -47,7 +47,7 @@ impl std::fmt::Display for Peer {
 
 /// A place for a peer.
 #[derive(Debug)]
-struct Slot<T> {
+struct PeerSlot<T> {
     generation: u32,
     /// The next free place where this one is free. A place that has had as many peers as there are generations is not
     /// free and never again used.
@@ -66,7 +66,7 @@ struct Record<T> {
 /// A peer with one rail and a state of at most 16 bytes takes 128 bytes; each takes about 5 more in the index.
 #[derive(Debug)]
 pub struct Peers<T> {
-    slots: Vec<Slot<T>>,
+    slots: Vec<PeerSlot<T>>,
     first_free: Option<u32>,
     by_identity: HashTable<u32>,
     hasher: RandomState,
@@ -117,7 +117,7 @@ impl<T: Default> Peers<T> {
             return Some(index);
         }
         let index = u32::try_from(self.slots.len()).ok()?;
-        self.slots.push(Slot { generation: 0, next_free: None, record: None });
+        self.slots.push(PeerSlot { generation: 0, next_free: None, record: None });
         Some(index)
     }
 
@@ -191,7 +191,7 @@ impl<T: Default> Peers<T> {
 }
 
 /// Its hash, also where it is known to be there, is that of the option.
-fn identity_at<T>(slots: &[Slot<T>], index: u32) -> Option<EndpointIdentity> {
+fn identity_at<T>(slots: &[PeerSlot<T>], index: u32) -> Option<EndpointIdentity> {
     slots.get(index as usize)?.record.as_ref().map(|record| record.address.identity())
 }
 
@@ -225,8 +225,8 @@ mod tests {
     /// With the state that an endpoint has for a peer without a connection: a pointer to nothing.
     #[test]
     fn a_peer_takes_at_most_128_bytes() {
-        assert!(size_of::<Slot<Option<Box<u64>>>>() <= 128);
-        assert!(size_of::<Slot<(u64, Option<Box<u64>>)>>() <= 128);
+        assert!(size_of::<PeerSlot<Option<Box<u64>>>>() <= 128);
+        assert!(size_of::<PeerSlot<(u64, Option<Box<u64>>)>>() <= 128);
     }
 
     #[test]

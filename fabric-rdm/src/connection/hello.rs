@@ -5,9 +5,9 @@ use crate::identity::EndpointIdentity;
 /// What goes with a connection request, and with its acceptance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// Who asks, or accepts.
+    /// The side that asks, or accepts.
     pub from: EndpointIdentity,
-    /// Who is meant.
+    /// The side that is meant.
     pub to: EndpointIdentity,
     /// The number of the attempt. In an acceptance that of the session, which is as high as that of any attempt that the
     /// acceptor has made: so its own requests that are still under way are known to be given up.

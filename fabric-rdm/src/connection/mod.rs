@@ -20,10 +20,12 @@
 //! - **Order.** Messages are numbered within a life, and not within a connection. Both sides compare their numbers before a
 //!   new connection is used, so that a gap is a death and never passes for order.
 
+mod action;
 mod hello;
 mod machine;
 #[cfg(test)]
 mod tests;
 
+pub use action::{Action, Answer, ConnId, DeathCause, DialError, Phase, Timeouts};
 pub use hello::{Hello, Refusal};
-pub use machine::{Action, Answer, ConnId, DeathCause, DialError, PeerConnection, Phase, Timeouts};
+pub use machine::PeerConnection;

@@ -74,7 +74,7 @@ impl<R> Links for Slab<PostedReceive<R>> {
 }
 
 #[derive(Debug)]
-struct Class {
+struct ReceiveClass {
     shape: Shape,
     index: Index,
     len: u32,
@@ -84,7 +84,7 @@ struct Class {
 #[derive(Debug)]
 pub(super) struct Posted<R> {
     receives: Slab<PostedReceive<R>>,
-    classes: [Class; CLASSES],
+    classes: [ReceiveClass; CLASSES],
     /// The classes that have receives.
     active: ClassSet,
     rest: Chain,
@@ -93,7 +93,7 @@ pub(super) struct Posted<R> {
 impl<R> Posted<R> {
     pub(super) fn new(max: u32) -> Self {
         let class =
-            |class| Class { shape: Shape::of_class(class), index: Index::default(), len: 0 };
+            |class| ReceiveClass { shape: Shape::of_class(class), index: Index::default(), len: 0 };
         Posted {
             receives: Slab::new(max),
             classes: std::array::from_fn(class),

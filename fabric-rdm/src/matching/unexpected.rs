@@ -46,7 +46,7 @@ struct Stored<M> {
 }
 
 #[derive(Debug)]
-struct Class {
+struct MessageClass {
     shape: Shape,
     index: Index,
     links: LinkTable,
@@ -71,7 +71,7 @@ pub(super) struct Unexpected<M> {
     /// For each place the number of its message among all that were ever stored, from 1; 0: it has none. Apart from the
     /// messages, so that to clean up the log takes a tenth of the memory through the cache.
     seqs: Vec<u64>,
-    classes: [Class; CLASSES],
+    classes: [MessageClass; CLASSES],
     /// The classes whose index has all messages of its kind; that of the others is empty.
     built: ClassSet,
     /// Looks with bits to ignore, so far.
@@ -81,7 +81,7 @@ pub(super) struct Unexpected<M> {
 
 impl<M> Unexpected<M> {
     pub(super) fn new(max: u32) -> Self {
-        let class = |class| Class {
+        let class = |class| MessageClass {
             shape: Shape::of_class(class),
             index: Index::default(),
             links: LinkTable::default(),
@@ -245,14 +245,14 @@ impl<M> Unexpected<M> {
         }
         let envelope = &message.envelope;
         for number in members(self.built & classes_of_kind(envelope)) {
-            let Class { shape, index, links, .. } = &mut self.classes[number];
+            let MessageClass { shape, index, links, .. } = &mut self.classes[number];
             index.remove(links, at, || shape.key(envelope).hash(hasher));
         }
         Some(message)
     }
 }
 
-impl Class {
+impl MessageClass {
     #[inline]
     fn push<M>(
         &mut self,

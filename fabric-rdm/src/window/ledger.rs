@@ -242,6 +242,22 @@ impl Ledger {
         Allowance { granted: part.granted, freed: part.freed, recall }
     }
 
+    /// The connection is parked, with nothing under way on it: what the peer did not use it has no more, as it knows.
+    pub(super) fn park(&mut self, at: u32) {
+        let level = self.resource.reserved;
+        self.change(at, |part| {
+            (part.granted, part.announced) = (part.received, part.received);
+            (part.level, part.recall, part.asked) = (level, false, false);
+        });
+        self.serve();
+    }
+
+    /// There is a connection again: the peer gets what is reserved for it.
+    pub(super) fn resume(&mut self, at: u32) {
+        self.grant(at, u64::MAX);
+        self.note(at);
+    }
+
     /// The peer is gone: what it did not use is free. What it used is, once it is freed.
     pub(super) fn close(&mut self, at: u32) {
         self.change(at, |part| {

@@ -106,6 +106,14 @@ impl Meter {
         Ok(is_more && !recall)
     }
 
+    /// The connection is parked, with nothing under way on it: what is not used is not there any more, as the receiver knows.
+    pub(super) fn park(&mut self) {
+        // What was given back and not said is neither used nor there.
+        self.used -= std::mem::take(&mut self.unused);
+        self.granted = self.used;
+        (self.wants, self.asked) = (false, false);
+    }
+
     /// What is to be said to the receiver now. Nothing twice.
     pub(super) fn take_notice(&mut self) -> Notice {
         let wants = std::mem::take(&mut self.wants) && !self.asked;

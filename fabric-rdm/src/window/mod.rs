@@ -5,8 +5,8 @@
 //! a place at the receiver and reaches matching, and what has a place never waits for another one. A sender without a grant
 //! is [`Blocked`] and knows why. Without bytes it is not: the envelope goes, and the payload waits at the sender.
 //!
-//! - A peer has at most [`Limits::window`] places, and as many bytes as that says.
-//! - [`Limits::reserved`] places are each peer's own, whatever others do. The rest is a pool for those that ask.
+//! - A peer has at most [`Resource::window`] places, and as many bytes as that says.
+//! - [`Resource::reserved`] places are each peer's own, whatever others do. The rest is a pool for those that ask.
 //! - What is granted together, used or not, is never more than what there is.
 //! - A peer that is blocked asks once. If the pool is empty, peers that were granted more than is reserved are asked to give
 //!   back what they do not use, the first one first.
@@ -30,5 +30,5 @@ mod sender;
 mod tests;
 
 pub use meter::{Allowance, Notice, WindowError};
-pub use receiver::{Account, Grant, Limits, Notices, ReceiveWindows, Resource};
+pub use receiver::{Account, Grant, Notices, ReceiveWindows, Resource, WindowLimits};
 pub use sender::{Blocked, SendWindow, Sending};

@@ -8,7 +8,7 @@ use super::meter::{Allowance, Notice, WindowError};
 
 /// What an endpoint has for unmatched messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct WindowLimits {
     /// Places for envelopes.
     pub places: Resource,
     /// Bytes of payload that comes with its envelope.
@@ -17,9 +17,9 @@ pub struct Limits {
 
 /// 64 messages of each peer and 65,536 of all, two of each reserved; 1 MiB of each peer and 128 MiB of all, 4 KiB of each
 /// reserved.
-impl Default for Limits {
+impl Default for WindowLimits {
     fn default() -> Self {
-        Limits {
+        WindowLimits {
             places: Resource { total: 1 << 16, window: 64, reserved: 2 },
             bytes: Resource { total: 128 << 20, window: 1 << 20, reserved: 4096 },
         }
@@ -52,6 +52,8 @@ pub struct Account(u32);
 enum AccountState {
     Free,
     Open,
+    /// Without a connection. What is reserved stays so.
+    Parked,
     /// No more comes from it. Messages of it are unmatched.
     Closing,
 }
@@ -71,8 +73,8 @@ impl ReceiveWindows {
     /// # Errors
     /// [`Error::InvalidArgument`]: a window is 0 or smaller than what is reserved, or no place is reserved: then a peer
     /// could wait for ever.
-    pub fn new(limits: &Limits) -> Result<Self> {
-        let Limits { places, bytes } = *limits;
+    pub fn new(limits: &WindowLimits) -> Result<Self> {
+        let WindowLimits { places, bytes } = *limits;
         if places.reserved == 0 || places.window < places.reserved || bytes.window < bytes.reserved
         {
             let detail =
@@ -124,7 +126,7 @@ impl ReceiveWindows {
 
     /// A message that came with so many bytes has met a receive, or was dropped: its memory is free.
     pub fn on_matched(&mut self, from: Account, eager_bytes: u64) {
-        if self.is(from, AccountState::Open) || self.is(from, AccountState::Closing) {
+        if !self.is(from, AccountState::Free) && (from.0 as usize) < self.states.len() {
             self.places.on_freed(from.0, 1);
             self.bytes.on_freed(from.0, eager_bytes);
             self.settle(from);
@@ -143,9 +145,28 @@ impl ReceiveWindows {
         self.bytes.on_notice(from.0, notices.bytes)
     }
 
+    /// The connection was [parked](crate::connection): all that was sent either way has arrived. What was granted and not
+    /// used is free for others. To be called on both sides.
+    pub fn park(&mut self, account: Account) {
+        if self.is(account, AccountState::Open) {
+            self.states[account.0 as usize] = AccountState::Parked;
+            self.places.park(account.0);
+            self.bytes.park(account.0);
+        }
+    }
+
+    /// There is a connection again, by which the next [grants](Self::take_grant) go.
+    pub fn resume(&mut self, account: Account) {
+        if self.is(account, AccountState::Parked) {
+            self.states[account.0 as usize] = AccountState::Open;
+            self.places.resume(account.0);
+            self.bytes.resume(account.0);
+        }
+    }
+
     /// A peer is gone. What it did not use is free at once; what it used, when that is [matched](Self::on_matched).
     pub fn close(&mut self, account: Account) {
-        if self.is(account, AccountState::Open) {
+        if self.is(account, AccountState::Open) || self.is(account, AccountState::Parked) {
             self.states[account.0 as usize] = AccountState::Closing;
             self.places.close(account.0);
             self.bytes.close(account.0);
@@ -164,7 +185,7 @@ impl ReceiveWindows {
         }
     }
 
-    /// The next grant that is to be sent, and to whom; `None`: none is. To be asked after all else.
+    /// The next grant that is to be sent, and the peer to send it to; `None`: none is. To be asked after all else.
     pub fn take_grant(&mut self) -> Option<(Account, Grant)> {
         while let Some(at) = self.places.next_changed().or_else(|| self.bytes.next_changed()) {
             let account = Account(at);

@@ -1,7 +1,7 @@
 //! The sender's side: whether one more message may be posted to a peer, and if not, why.
 
 use super::meter::{Meter, WindowError};
-use super::receiver::{Grant, Limits, Notices};
+use super::receiver::{Grant, Notices, WindowLimits};
 
 /// Why one more message cannot be posted to a peer now. Another one can be once a grant has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
@@ -37,7 +37,7 @@ pub struct SendWindow {
 
 impl SendWindow {
     /// To a peer with these limits: those of its endpoint, which both have to know. Nothing is granted yet.
-    pub fn new(limits: &Limits) -> Self {
+    pub fn new(limits: &WindowLimits) -> Self {
         let (places, bytes) = (limits.places.window, limits.bytes.window);
         SendWindow { places: Meter::new(places), bytes: Meter::new(bytes) }
     }
@@ -77,5 +77,12 @@ impl SendWindow {
         let notices =
             Notices { places: self.places.take_notice(), bytes: self.bytes.take_notice() };
         (!notices.places.is_empty() || !notices.bytes.is_empty()).then_some(notices)
+    }
+
+    /// The connection was [parked](crate::connection): all that was sent either way has arrived. What was granted and not
+    /// used is the receiver's again. To be called on both sides.
+    pub fn park(&mut self) {
+        self.places.park();
+        self.bytes.park();
     }
 }

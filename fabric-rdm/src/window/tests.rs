@@ -26,20 +26,20 @@ struct Pair {
 }
 
 struct Net {
-    limits: Limits,
+    limits: WindowLimits,
     receiver: ReceiveWindows,
     pairs: Vec<Pair>,
 }
 
-fn limits(total: u64, window: u64, reserved: u64) -> Limits {
-    Limits {
+fn limits(total: u64, window: u64, reserved: u64) -> WindowLimits {
+    WindowLimits {
         places: Resource { total, window, reserved },
         bytes: Resource { total: 100 * total, window: 50 * window, reserved: 0 },
     }
 }
 
 impl Net {
-    fn new(limits: Limits, senders: usize) -> Self {
+    fn new(limits: WindowLimits, senders: usize) -> Self {
         let mut net =
             Net { limits, receiver: ReceiveWindows::new(&limits).unwrap(), pairs: Vec::new() };
         for _ in 0..senders {
@@ -124,6 +124,17 @@ impl Net {
         }
         let bytes = pair.unmatched.remove(which % pair.unmatched.len()).unwrap();
         self.receiver.on_matched(pair.account, bytes);
+        self.announce();
+    }
+
+    /// As a connection that is parked, and then there again.
+    fn park_and_resume(&mut self, at: usize) {
+        while self.deliver_to_receiver(at) || self.deliver_to_sender(at) {}
+        self.pairs[at].sender.park();
+        self.receiver.park(self.pairs[at].account);
+        self.announce();
+        assert!(!self.pairs[at].sender.is_open() && self.pairs[at].to_sender.is_empty());
+        self.receiver.resume(self.pairs[at].account);
         self.announce();
     }
 
@@ -272,17 +283,18 @@ proptest! {
     #[test]
     fn grants_never_exceed_slots_and_no_sender_is_stuck(
         (senders, window, reserved, pool) in (1..6usize, 1..8u64, 1..4u64, 0..12u64),
-        steps in proptest::collection::vec((0..4, 0..6usize, 0..8usize, 0..120u64), 0..400),
+        steps in proptest::collection::vec((0..33, 0..6usize, 0..8usize, 0..120u64), 0..400),
     ) {
         let window = window.max(reserved);
         let mut net = Net::new(limits(senders as u64 * reserved + pool, window, reserved), senders);
         for (step, at, which, bytes) in steps {
             let at = at % senders;
             match step {
-                0 => drop(net.post(at, bytes)),
-                1 => drop(net.deliver_to_receiver(at)),
-                2 => drop(net.deliver_to_sender(at)),
-                _ => net.matched(at, which),
+                0..8 => drop(net.post(at, bytes)),
+                8..16 => _ = net.deliver_to_receiver(at),
+                16..24 => _ = net.deliver_to_sender(at),
+                24..32 => net.matched(at, which),
+                _ => net.park_and_resume(at),
             }
         }
         // What was posted arrives, matched or not.
