@@ -4,6 +4,10 @@ use hashbrown::HashTable;
 
 use super::links::{Links, Remaining};
 
+/// Says of a number that its value is the only one of its key, and has no links. That is so of most values: they cost one
+/// access less.
+const ONLY: u32 = 1 << 31;
+
 /// Finds the oldest value of a key. Keys and hashes are the caller's: this has the number of the first value of each key,
 /// five bytes for it, and nothing more, so that thousands stay in the cache.
 #[derive(Debug, Default)]
@@ -15,7 +19,7 @@ impl Index {
     /// The oldest value of the key with this hash, where `has_key` says whether a value has that key.
     #[inline]
     pub(super) fn first(&self, hash: u64, mut has_key: impl FnMut(u32) -> bool) -> Option<u32> {
-        self.firsts.find(hash, |at| has_key(*at)).copied()
+        self.firsts.find(hash, |first| has_key(first & !ONLY)).map(|first| first & !ONLY)
     }
 
     /// Adds a value behind the others of its key. `hash_of` gives the hash of any value that is here.
@@ -28,27 +32,37 @@ impl Index {
         has_key: impl Fn(&L, u32) -> bool,
         hash_of: impl Fn(&L, u32) -> u64,
     ) {
-        match self.first(hash, |at| has_key(links, at)) {
-            Some(first) => links.append(first, at),
+        match self.firsts.find_mut(hash, |first| has_key(links, first & !ONLY)) {
+            Some(first) => {
+                if *first & ONLY != 0 {
+                    *first &= !ONLY;
+                    links.begin(*first);
+                }
+                links.append(*first, at);
+            }
             None => {
-                links.begin(at);
-                self.firsts.insert_unique(hash, at, |at| hash_of(links, *at));
+                let hash_of = |first: &u32| hash_of(links, first & !ONLY);
+                self.firsts.insert_unique(hash, at | ONLY, hash_of);
             }
         }
     }
 
-    /// Takes a value out. Its hash is needed only where it was the first of its key.
+    /// Takes a value out, by the hash of its key.
     #[inline]
-    pub(super) fn remove(&mut self, links: &mut impl Links, at: u32, hash: impl FnOnce() -> u64) {
-        let remaining = links.unlink(at);
-        if remaining == Remaining::SameFirst {
+    pub(super) fn remove(&mut self, links: &mut impl Links, at: u32, hash: u64) {
+        // By its number: what is compared is in the table.
+        let Ok(mut entry) = self.firsts.find_entry(hash, |first| first & !ONLY == at) else {
+            // It has others before it.
+            links.unlink(at);
+            return;
+        };
+        if *entry.get() & ONLY != 0 {
+            entry.remove();
             return;
         }
-        if let Ok(mut entry) = self.firsts.find_entry(hash(), |first| *first == at) {
-            match remaining {
-                Remaining::First(first) => *entry.get_mut() = first,
-                _ => drop(entry.remove()),
-            }
+        match links.unlink(at) {
+            Remaining::First(first) => *entry.get_mut() = first,
+            _ => drop(entry.remove()),
         }
     }
 
@@ -79,7 +93,7 @@ mod tests {
             for at in steps {
                 if list.contains(&at) {
                     list.retain(|other| *other != at);
-                    index.remove(&mut links, at, || hash(key(at)));
+                    index.remove(&mut links, at, hash(key(at)));
                 } else {
                     list.push(at);
                     let same = |_: &LinkTable, other| key(other) == key(at);

@@ -215,7 +215,7 @@ impl<R> Posted<R> {
             REST => self.rest.remove(&mut self.receives, at),
             number => {
                 let class = &mut self.classes[usize::from(number)];
-                class.index.remove(&mut self.receives, at, || key.hash(hasher));
+                class.index.remove(&mut self.receives, at, key.hash(hasher));
                 class.len -= 1;
                 if class.len == 0 {
                     self.active &= !(1 << number);

@@ -9,8 +9,8 @@
 //! - it is given up when more messages were put into it without a look than there are messages, and a few hundred. These
 //!   pay for building it again, so a message costs constant time, amortised, whatever is looked for and when;
 //! - four shapes are exact and can always have one. Shapes with bits to ignore share eight. An index gives way to that of
-//!   another shape only if the last 64 looks with bits to ignore were not for it. So a program that uses nine in turn goes through
-//!   the log for one of them, and does not build indices all the time.
+//!   another shape only if the last 64 looks with bits to ignore were not for it. So a program that uses nine in turn goes
+//!   through the log for one of them, and does not build indices all the time.
 
 use ahash::RandomState;
 
@@ -137,14 +137,9 @@ impl<M> Unexpected<M> {
         Some(at)
     }
 
-    /// Adds to the log. What has left stays in it until that is most of it: so leaving costs nothing, and cleaning up a
-    /// constant for each message.
+    /// Adds to the log.
     #[inline]
     fn log(&mut self, at: u32) {
-        if self.log.len() > 4 * self.messages.len().max(FEW) {
-            let seqs = &self.seqs;
-            self.log.retain(|logged| is_there(seqs, logged));
-        }
         let seq = self.next_seq;
         self.next_seq += 1;
         if self.seqs.len() < self.messages.end() as usize {
@@ -152,6 +147,17 @@ impl<M> Unexpected<M> {
         }
         self.seqs[at as usize] = seq;
         self.log.push(Logged { seq, at });
+    }
+
+    /// A message has left. It stays in the log until what has left is most of that: so to leave costs a constant, and the
+    /// log is never much longer than what there is.
+    #[inline]
+    fn left(&mut self, at: u32) {
+        self.seqs[at as usize] = 0;
+        if self.log.len() > 4 * self.messages.len().max(FEW) {
+            let seqs = &self.seqs;
+            self.log.retain(|logged| is_there(seqs, logged));
+        }
     }
 
     /// The oldest message that a pattern takes.
@@ -239,14 +245,11 @@ impl<M> Unexpected<M> {
     #[inline]
     pub(super) fn remove(&mut self, at: u32, hasher: &RandomState) -> Option<Message<M>> {
         let Stored { message } = self.messages.remove(at)?;
-        self.seqs[at as usize] = 0;
-        if self.messages.is_empty() {
-            self.log.clear();
-        }
+        self.left(at);
         let envelope = &message.envelope;
         for number in members(self.built & classes_of_kind(envelope)) {
             let MessageClass { shape, index, links, .. } = &mut self.classes[number];
-            index.remove(links, at, || shape.key(envelope).hash(hasher));
+            index.remove(links, at, shape.key(envelope).hash(hasher));
         }
         Some(message)
     }
@@ -289,6 +292,24 @@ fn is_there(seqs: &[u64], logged: &Logged) -> bool {
 mod tests {
     use super::super::slab::slot_len;
     use super::*;
+    use crate::hash::keyed_hasher;
+    use crate::peers::Peer;
+
+    /// Else each look for what is not there would go through all that ever was.
+    #[test]
+    fn the_log_shrinks_with_the_messages() {
+        let (mut unexpected, hasher) = (Unexpected::new(1000), keyed_hasher().unwrap());
+        let envelope = Envelope { source: Peer::from_bits(0), tag: Some(0), len: 0 };
+        for payload in 0..1000 {
+            unexpected.push(Message { envelope, payload }, &hasher);
+        }
+        for at in 0..998 {
+            unexpected.remove(at, &hasher);
+            assert!(unexpected.log.len() <= 4 * unexpected.len().max(FEW));
+        }
+        assert_eq!(unexpected.find(&Pattern::tagged(0), &hasher), Some(998));
+        assert_eq!(unexpected.find(&Pattern::tagged(1), &hasher), None);
+    }
 
     #[test]
     fn a_message_is_one_cache_line() {

@@ -91,7 +91,7 @@ impl Meter {
         let Allowance { granted, freed, recall } = from;
         let is_fair = granted >= self.granted
             && freed >= self.freed
-            && freed <= self.used
+            && freed <= self.used - self.unused
             && granted - freed <= self.window;
         if !is_fair {
             return Err(WindowError::Grant);

@@ -328,4 +328,32 @@ proptest! {
         let (posted, _) = post_all(&mut net, 0);
         prop_assert_eq!(posted, window.min(pool + reserved));
     }
+
+    /// What a peer may say, to either side.
+    #[test]
+    fn nothing_panics(calls in proptest::collection::vec((0..8, any::<bool>(), any::<[u64; 4]>(), any::<bool>()), 0..60)) {
+        let limits = limits(9, 4, 2);
+        let mut sender = SendWindow::new(&limits);
+        let mut receiver = ReceiveWindows::new(&limits).unwrap();
+        let account = receiver.open().unwrap();
+        for (call, is_small, numbers, flag) in calls {
+            // Small numbers get far, large ones overflow.
+            let [one, two, three, four] = numbers.map(|number| if is_small { number % 6 } else { number });
+            let allowance = |granted, freed| Allowance { granted, freed, recall: flag };
+            let notice = |unused| Notice { unused, wants: flag };
+            match call {
+                0 => _ = sender.post(one),
+                1 => _ = sender.on_grant(Grant { places: allowance(one, two), bytes: allowance(three, four) }),
+                2 => _ = sender.take_notice(),
+                3 => sender.park(),
+                4 => _ = receiver.on_message(account, one),
+                5 => _ = receiver.on_notice(account, Notices { places: notice(one), bytes: notice(two) }),
+                6 => receiver.on_matched(account, one),
+                _ if flag => receiver.park(account),
+                _ => receiver.resume(account),
+            }
+            while receiver.take_grant().is_some() {}
+            prop_assert!(receiver.granted().0 <= 9);
+        }
+    }
 }

@@ -296,4 +296,44 @@ proptest! {
         net.assert_no_silent_gap();
         net.revive_until_connected();
     }
+
+    /// What a peer may say, and a caller that mixes up connections and times.
+    #[test]
+    fn nothing_panics(calls in proptest::collection::vec((0..16, any::<u8>(), any::<[u64; 3]>(), any::<u32>()), 0..60)) {
+        let (low, high) = (net::identity(1), net::identity(2));
+        let timeouts = Timeouts { connect: Duration::MAX, attempt: Duration::MAX, ..Timeouts::default() };
+        let mut machine = PeerConnection::new(low, high, timeouts);
+        for (call, flags, [session, sent, received], life) in calls {
+            // Small numbers get far, large ones overflow.
+            let small = |number: u64| if flags & 1 == 0 { number % 3 } else { number };
+            let (session, sent, received) = (small(session), small(sent), small(received));
+            let life = small(life.into()) as u32;
+            let (from, to) = if flags & 2 == 0 { (high, low) } else { (low, high) };
+            let force = flags & 4 == 0;
+            let hello = Hello { from, to, session, life, force, sent, received };
+            let now = Duration::from_nanos(received);
+            let conn = ConnId(sent % 5);
+            match call {
+                0 => _ = machine.want(now),
+                1 => _ = machine.on_request(now, &hello),
+                2 => machine.on_connected(conn, &hello),
+                3 => machine.on_confirm(conn),
+                4 => machine.on_failed(now, conn, DialError::Unreachable),
+                5 => machine.on_failed(now, conn, DialError::Refused(Refusal::Crossing)),
+                6 => machine.on_failed(now, conn, DialError::Refused(Refusal::Over(life))),
+                7 => machine.on_failed(now, conn, DialError::Refused(Refusal::Stale(session))),
+                8 => machine.on_lost(now, conn),
+                9 => machine.tick(now),
+                10 => _ = machine.park(),
+                11 => machine.drained(conn),
+                12 => machine.park_completed(now, conn),
+                13 => machine.on_park(now, conn),
+                14 => _ = machine.on_message(conn, session),
+                _ => machine.revive(),
+            }
+            while machine.poll_action().is_some() {}
+            prop_assert_eq!(machine.death().is_some(), machine.phase() == Phase::Dead);
+            let _ = machine.deadline();
+        }
+    }
 }
