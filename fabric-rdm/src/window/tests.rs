@@ -208,6 +208,26 @@ fn what_is_not_used_is_given_back() {
     net.post(0, 0).unwrap();
 }
 
+/// The first that is asked to give back has used all by then: another one is asked.
+#[test]
+fn one_gives_back_where_another_has_nothing() {
+    let mut net = Net::new(limits(10, 4, 2), 3);
+    net.settle();
+    for at in [0, 1] {
+        net.post(at, 0).unwrap();
+        net.post(at, 0).unwrap();
+        net.settle();
+    }
+    assert_eq!(net.receiver.granted().0, 10, "four each, and what is reserved for the third");
+    net.post(0, 0).unwrap();
+    net.post(0, 0).unwrap();
+    net.post(2, 0).unwrap();
+    net.post(2, 0).unwrap();
+    while net.deliver_to_receiver(2) {}
+    net.settle();
+    assert_eq!(post_all(&mut net, 2), (2, Blocked::Window));
+}
+
 /// The oldest message of a peer is never matched, and those behind it are.
 #[test]
 fn tag_b_behind_a() {

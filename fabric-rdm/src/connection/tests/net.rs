@@ -335,6 +335,14 @@ impl Net {
         }
     }
 
+    /// A request that the other side did not make.
+    pub(super) fn request_to_low(&mut self, hello: &Hello) -> Answer {
+        let now = self.now;
+        let answer = self.host(Side::Low).machine.on_request(now, hello);
+        self.act(Side::Low);
+        answer
+    }
+
     fn request(&mut self, link: usize, side: Side, hello: &Hello) {
         let (now, other) = (self.now, side.other());
         if !self.host(other).requests_pass {
@@ -428,6 +436,8 @@ impl Net {
         for (from, to) in [(0, 1), (1, 0)] {
             let (sender, receiver) = (&self.hosts[from], &self.hosts[to]);
             assert!(receiver.received.is_sorted_by(|one, next| one < next));
+            // Both keep the rules, so each loss is one of the connection.
+            assert!(!sender.deaths.contains(&DeathCause::Protocol));
             for post in 0..sender.posted {
                 let arrived = receiver.received.binary_search(&post).is_ok();
                 let waits = sender.waiting.contains(&post) || sender.sent.contains(&post);
