@@ -6,7 +6,7 @@ mod side;
 
 use std::net::{SocketAddr, TcpListener};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fabric::{
     Access, Armed, Capabilities, Choice, Domain, Error, Hints, OpKind, RemoteRegion, Slices, Status,
@@ -304,10 +304,12 @@ fn one_queue_serves_both_ways_in_turns() {
         let found = if round % 3 == 0 {
             all.done()
         } else {
+            let deadline = Instant::now() + SOON;
             loop {
                 if let Some(found) = all.queue.poll_one().unwrap() {
                     break found.context;
                 }
+                assert!(Instant::now() < deadline, "round {round}");
             }
         };
         assert_eq!((found, peers[at].done()), (round, round));
