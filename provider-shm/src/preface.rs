@@ -13,7 +13,7 @@ use rustix::net::{
 use crate::pool::FILES;
 
 /// What it begins with, and the version of what is behind it: of the layout of the rings.
-const WORDS: [u8; 8] = *b"fabric\0\x02";
+const WORDS: [u8; 8] = *b"fabric\0\x03";
 /// Files in one message: the windows, and all of a pool.
 const MAX_FILES: usize = 1 + FILES;
 /// What wakes the peer.
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn what_is_no_preface_is_refused() {
-        for bytes in [&b"f"[..], b"fabric\0\x02", b"fabric\0\x01", b"GET / HTTP/1.1\r\n\r\n"] {
+        for bytes in [&b"f"[..], b"fabric\0\x03", b"fabric\0\x02", b"GET / HTTP/1.1\r\n\r\n"] {
             let (mut one, other) = pair();
             one.write_all(bytes).unwrap();
             assert_eq!(refused(&other), ErrorKind::InvalidData, "{bytes:?}");

@@ -21,7 +21,7 @@ const SOON: Option<Duration> = Some(Duration::from_secs(10));
 const RINGS: u64 = 4096 + 2 * (128 << 10);
 /// Where the initiator's begins in it: behind half a page, the other ring, and seven words of each with lines of their own.
 const FIRST: u64 = 2048 + (128 << 10) + 2 * 7 * 64;
-const WORDS: &[u8] = b"fabric\0\x02";
+const WORDS: &[u8] = b"fabric\0\x03";
 
 /// A server with a peer.
 struct Scene {
