@@ -35,7 +35,7 @@ pub trait EventLoop {
     const FEW: usize = 4;
     /// See [`FEW`](EventLoop::FEW).
     const PATIENCE: u32 = 512;
-    /// A poller takes events from the selector, by a system call, every so many steps.
+    /// A poller takes events from the selector, by a system call, behind so many turns of connections.
     const EVENTS_EVERY: u64 = 32;
 
     /// A connection.

@@ -58,6 +58,8 @@ pub(super) struct Stepper<S> {
     ready: Vec<Ready<S>>,
     scratch: Box<[u8]>,
     steps: u64,
+    /// Turns since events were taken.
+    turns: u64,
     /// The networks that had a long turn in this step.
     busy: HashSet<Network>,
     /// Some connections had no turn in it for that reason.
@@ -67,7 +69,8 @@ pub(super) struct Stepper<S> {
 impl<S: Source> Stepper<S> {
     pub(super) fn new() -> Self {
         let scratch = vec![0; SCRATCH].into();
-        Stepper { ready: Vec::new(), scratch, steps: 0, busy: HashSet::new(), put_off: false }
+        let busy = HashSet::new();
+        Stepper { ready: Vec::new(), scratch, steps: 0, turns: 0, busy, put_off: false }
     }
 
     /// Drops every connection.
@@ -75,10 +78,16 @@ impl<S: Source> Stepper<S> {
         self.ready.clear();
     }
 
-    /// A poller's step begins; says whether it takes events from the selector first.
+    /// A poller's step begins; says whether it takes events from the selector first: if there is nothing else, or behind so
+    /// many turns of connections. (Behind so many steps one that is not ready would wait the longer the more others are.)
     #[inline]
     pub(super) fn wants_events(&mut self, every: u64) -> bool {
-        self.ready.is_empty() || self.steps.is_multiple_of(every)
+        self.turns += self.ready.len() as u64;
+        let wants = self.ready.is_empty() || self.turns >= every;
+        if wants {
+            self.turns = 0;
+        }
+        wants
     }
 
     /// A step for an application that polls. Returns whether a connection became ready again that had been taken from the

@@ -110,3 +110,18 @@ fn short_turns_and_peers_of_no_network_wait_for_none() {
     engine.run_once(&model, Duration::ZERO);
     assert_eq!(conns.map(|conn| conn.turns()), [1, 1, 1, 0, 1, 1]);
 }
+
+/// One that is not ready has its events though others always are, and the sooner the more those are.
+#[test]
+fn events_are_taken_behind_so_many_turns() {
+    let looks = |size| {
+        let (model, engine) = (Model::default(), engine(&crowd(size)));
+        engine.poll(&model);
+        // The thread gives way to the one that polls.
+        engine.run_once(&model, Duration::ZERO);
+        let before = model.0.load(Ordering::Relaxed);
+        (0..64).for_each(|_| engine.poll(&model));
+        model.0.load(Ordering::Relaxed) - before
+    };
+    assert_eq!([1, 2, 32, 64].map(looks), [2, 4, 64, 64]);
+}
