@@ -193,8 +193,12 @@ unsafe impl<D: DomainOps> DynDomain for D {
     }
 }
 
-/// The queue as its provider made it.
-fn downcast<Q: CqOps>(queue: &dyn CqOps) -> Result<&Q> {
-    let queue = (queue as &dyn Any).downcast_ref();
-    queue.ok_or_else(|| Error::invalid("make endpoint", "the queue is of another provider"))
+/// A completion queue, or a shared receive queue, as its provider made it.
+///
+/// # Errors
+/// `InvalidArgument` if it is of another provider.
+pub fn downcast<Q: Any>(queue: &dyn Any) -> Result<&Q> {
+    queue
+        .downcast_ref()
+        .ok_or_else(|| Error::invalid("make endpoint", "the queue is of another provider"))
 }

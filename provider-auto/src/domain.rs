@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use fabric_core::dyn_provider::downcast;
 use fabric_core::provider::RequestId;
 use fabric_core::{
     Access, Capabilities, CqAttr, DomainAttr, DomainOps, DynProvider, EndpointAttr, EndpointId,
@@ -94,7 +95,7 @@ unsafe impl DomainOps for AutoDomain {
         send_cq: &AutoCq,
         receives: &dyn SharedReceiveOps,
     ) -> Result<AutoEndpoint> {
-        let pool = AutoSharedReceives::of(receives)?.pool.clone();
+        let pool = downcast::<AutoSharedReceives>(receives)?.pool.clone();
         Ok(AutoEndpoint::new(id, attr, &self.ways, &send_cq.queues, Receives::Pool(pool)))
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fabric_core::{Error, Posted, RecvWork, Result, SharedReceiveAttr, SharedReceiveOps};
+use fabric_core::{Posted, RecvWork, Result, SharedReceiveAttr, SharedReceiveOps};
 use fabric_util::stream::SharedReceiveQueue;
 
 use crate::cq::{AutoCq, Queues};
@@ -27,15 +27,6 @@ impl AutoSharedReceives {
         let far = ways.far.shared_receives(attr, &*queues.far)?;
         let near = ways.near.receives_beside(SharedReceiveQueue::of(&*far)?, &queues.near);
         Ok(AutoSharedReceives { pool: Arc::new(Pool { near, far, cq: queues.clone() }) })
-    }
-
-    /// The queue behind `ops`.
-    ///
-    /// # Errors
-    /// `InvalidArgument` if it is of another provider.
-    pub(crate) fn of(ops: &dyn SharedReceiveOps) -> Result<&Self> {
-        let queue = (ops as &dyn std::any::Any).downcast_ref();
-        queue.ok_or_else(|| Error::invalid("make endpoint", "the queue is of another provider"))
     }
 }
 

@@ -6,8 +6,6 @@
 mod side;
 
 use std::collections::BTreeSet;
-use std::io::IoSlice;
-use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::os::unix::process::CommandExt;
@@ -19,8 +17,8 @@ use fabric::{Access, Catalog, Choice, Completion, Endpoint, Hints, RemoteRegion}
 use fabric_util::splitmix::SplitMix64;
 use provider_shm::ShmProvider;
 use rustix::mm::MremapFlags;
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use side::Side;
+use rustix::net::SendFlags;
+use side::{RINGS, Side};
 
 const SOON: Option<Duration> = Some(Duration::from_secs(20));
 /// The address of the listener, for the hostile process, and how many connections it breaks.
@@ -28,8 +26,6 @@ const TO: &str = "TEST_CONNECT_TO";
 const ROUNDS: &str = "FABRIC_SHM_HOSTILE_ROUNDS";
 /// A user that needs no account.
 const OTHER: u32 = 54321;
-/// The memory of a connection's rings.
-const RINGS: usize = 4096 + 2 * (128 << 10);
 
 /// The hostile process.
 #[test]
@@ -87,13 +83,9 @@ fn misbehave(numbers: &mut SplitMix64, rings: *mut u32, socket: RawFd) {
         // SAFETY: of an endpoint that lives; should it be closed by now, another of this process's takes the bytes.
         let socket = unsafe { BorrowedFd::borrow_raw(socket) };
         let file = std::fs::File::open("/dev/zero").unwrap();
-        let files = [file.as_fd()];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut beside = SendAncillaryBuffer::new(&mut space);
-        assert!(numbers.below(2) == 0 || beside.push(SendAncillaryMessage::ScmRights(&files)));
+        let file = (numbers.below(2) == 0).then(|| file.as_fd());
         let bytes = numbers.next_u64().to_ne_bytes();
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        let _ = sendmsg(socket, &[IoSlice::new(&bytes)], &mut beside, flags);
+        let _ = side::say(socket, &bytes, file, SendFlags::DONTWAIT);
     }
 }
 

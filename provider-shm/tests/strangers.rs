@@ -4,23 +4,22 @@
 
 mod side;
 
-use std::io::{ErrorKind, IoSlice, Read, Write};
-use std::mem::MaybeUninit;
+use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use fabric::{Endpoint, Error, Listener};
 use rustix::fs::{MemfdFlags, SealFlags};
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::net::SendFlags;
 use side::Side;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 const SOON: Option<Duration> = Some(Duration::from_secs(10));
-/// The size of a connection's rings, and what is said with them.
-const RINGS: u64 = 4096 + 2 * (128 << 10);
+const RINGS: u64 = side::RINGS as u64;
 /// Where the initiator's begins in it: behind half a page, the other ring, and seven words of each with lines of their own.
 const FIRST: u64 = 2048 + (128 << 10) + 2 * 7 * 64;
+/// What is said with the memory of rings.
 const WORDS: &[u8] = b"fabric\0\x03";
 
 /// A server with a peer.
@@ -88,11 +87,7 @@ fn is_closed(mut socket: &Socket) -> bool {
 }
 
 fn say(socket: &Socket, words: &[u8], file: BorrowedFd<'_>) {
-    let files = [file];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut beside = SendAncillaryBuffer::new(&mut space);
-    assert!(beside.push(SendAncillaryMessage::ScmRights(&files)));
-    sendmsg(socket, &[IoSlice::new(words)], &mut beside, SendFlags::NOSIGNAL).unwrap();
+    side::say(socket, words, Some(file), SendFlags::empty()).unwrap();
 }
 
 fn file(len: u64, seals: SealFlags) -> OwnedFd {

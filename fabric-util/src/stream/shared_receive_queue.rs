@@ -1,9 +1,9 @@
 //! The contract's shared receive queue, for providers whose connections are links.
 
-use std::any::Any;
 use std::sync::Arc;
 
-use fabric_core::{Error, Posted, RecvWork, Result, SharedReceiveOps};
+use fabric_core::dyn_provider::downcast;
+use fabric_core::{Posted, RecvWork, Result, SharedReceiveOps};
 
 use super::shared_receives::SharedReceives;
 use crate::completion_ring::CompletionRing;
@@ -30,8 +30,7 @@ impl SharedReceiveQueue {
     /// # Errors
     /// `InvalidArgument` if it is of another provider.
     pub fn of(ops: &dyn SharedReceiveOps) -> Result<&Self> {
-        let queue = (ops as &dyn Any).downcast_ref();
-        queue.ok_or_else(|| Error::invalid("make endpoint", "the queue is of another provider"))
+        downcast(ops)
     }
 
     /// What a link needs of it: where its receives come from, and where their completions go.

@@ -2,10 +2,33 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests, which clippy does not take for tests
 
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use fabric::{Access, Catalog, Choice, CompletionQueue, Domain, Endpoint, Hints, Region};
 use provider_shm::ShmProvider;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+
+/// The memory of a connection's rings.
+#[allow(dead_code, reason = "not all tests look at it")]
+pub(crate) const RINGS: usize = 4096 + 2 * (128 << 10);
+
+/// Sends bytes by a socket, with a descriptor or without one.
+#[allow(dead_code, reason = "not all tests do")]
+pub(crate) fn say(
+    socket: impl AsFd,
+    bytes: &[u8],
+    file: Option<BorrowedFd<'_>>,
+    flags: SendFlags,
+) -> rustix::io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    let files = file.as_slice();
+    assert!(files.is_empty() || beside.push(SendAncillaryMessage::ScmRights(files)));
+    sendmsg(socket, &[IoSlice::new(bytes)], &mut beside, flags | SendFlags::NOSIGNAL)
+}
 
 pub(crate) struct Side {
     pub(crate) domain: Domain,

@@ -4,14 +4,14 @@ pub(crate) mod state;
 mod thread;
 pub(crate) mod timers;
 
-use std::any::Any;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use fabric_core::dyn_provider::downcast;
 use fabric_core::provider::RequestId;
 use fabric_core::{
-    Access, CqAttr, DomainAttr, DomainOps, EndpointAttr, EndpointId, Error, EventSink, Info,
-    ListenerAttr, ListenerId, ProviderCounters, Result, SharedReceiveAttr, SharedReceiveOps,
+    Access, CqAttr, DomainAttr, DomainOps, EndpointAttr, EndpointId, EventSink, Info, ListenerAttr,
+    ListenerId, ProviderCounters, Result, SharedReceiveAttr, SharedReceiveOps,
 };
 
 use fabric_util::service_thread::ServiceThread;
@@ -90,10 +90,7 @@ unsafe impl DomainOps for VerbsDomain {
         send_cq: &VerbsCq,
         receives: &dyn SharedReceiveOps,
     ) -> Result<VerbsEndpoint> {
-        let receives: &dyn Any = receives;
-        let Some(receives) = receives.downcast_ref::<VerbsSharedReceives>() else {
-            return Err(Error::invalid("make endpoint", "the queue is of another provider"));
-        };
+        let receives = downcast::<VerbsSharedReceives>(receives)?;
         VerbsEndpoint::sharing(&self.domain, id, attr, send_cq, &receives.shared)
     }
 
