@@ -9,6 +9,7 @@ use fabric_core::{EndpointAttr, Error, Result};
 use crate::cq::CompletionQueue;
 use crate::domain::DomainInner;
 use crate::endpoint::{Endpoint, Receives};
+use crate::eq::EventQueue;
 use crate::shared_receives::SharedReceiveQueue;
 
 /// Makes an [`Endpoint`]. Every setting has a default that suits most.
@@ -26,11 +27,12 @@ pub struct EndpointBuilder<'a> {
     domain: &'a Arc<DomainInner>,
     attr: EndpointAttr,
     receives: Option<&'a SharedReceiveQueue>,
+    events: Option<&'a EventQueue>,
 }
 
 impl<'a> EndpointBuilder<'a> {
     pub(crate) fn new(domain: &'a Arc<DomainInner>) -> Self {
-        EndpointBuilder { domain, attr: domain.defaults.clone(), receives: None }
+        EndpointBuilder { domain, attr: domain.defaults.clone(), receives: None, events: None }
     }
 
     /// All settings at once.
@@ -55,6 +57,13 @@ impl<'a> EndpointBuilder<'a> {
     /// The depth and segments of a receive queue mean nothing then.
     pub fn shared_receives(mut self, queue: &'a SharedReceiveQueue) -> Self {
         self.receives = Some(queue);
+        self
+    }
+
+    /// Has its events go to a queue of the application's ([`Domain::event_queue`](crate::Domain::event_queue)) instead of the
+    /// domain's own.
+    pub fn events(mut self, queue: &'a EventQueue) -> Self {
+        self.events = Some(queue);
         self
     }
 
@@ -180,6 +189,6 @@ impl<'a> EndpointBuilder<'a> {
 
     fn make(self, send: &CompletionQueue, recv: &CompletionQueue) -> Result<Endpoint> {
         let receives = self.receives.map_or(Receives::Own(recv), Receives::Shared);
-        Endpoint::new(self.domain, self.attr, send, receives)
+        Endpoint::new(self.domain, self.attr, send, receives, self.events)
     }
 }

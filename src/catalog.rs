@@ -11,7 +11,7 @@ use fabric_util::sync::assert_none_held;
 use crate::choice::{Choice, Selection};
 use crate::domain::{Domain, DomainInner};
 use crate::env::{self, Settings, VARIABLES, Variable};
-use crate::eq::EventHub;
+use crate::event_router::EventRouter;
 use crate::search::{self, AUTO, Candidate, Discovered, search, unknown};
 
 /// The providers to choose from: the compiled-in ones, and any that the application adds.
@@ -195,11 +195,11 @@ impl Catalog {
                     } else {
                         log_line!(Info, "{selection}");
                     }
-                    let hub = EventHub::new()?;
+                    let events = EventRouter::new()?;
                     assert_none_held("a provider is called");
-                    let ops = provider.open(&info, &attr, hub.clone())?;
+                    let ops = provider.open(&info, &attr, events.clone())?;
                     let inner =
-                        DomainInner::new(ops, hub, info, attr, selection, settings.endpoint);
+                        DomainInner::new(ops, events, info, attr, selection, settings.endpoint);
                     return Ok(Domain { inner: Arc::new(inner) });
                 }
                 Err(reason) if device.is_empty() => passed_over.push(format!("{name}: {reason}")),

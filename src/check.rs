@@ -4,10 +4,10 @@ use fabric_core::{
     Access, AtomicCall, AtomicOp, Error, RemoteSlice, Result, Segment, SendOp, atomic,
 };
 
-use crate::endpoint::Endpoint;
+use crate::domain::DomainInner;
 use crate::op::{Op, OpCode, OpSpec};
 
-impl Endpoint {
+impl DomainInner {
     /// Checks an operation of `len` bytes; gives what the provider is to do.
     #[inline]
     pub(crate) fn check_send(
@@ -16,7 +16,7 @@ impl Endpoint {
         spec: &'static OpSpec,
         len: usize,
     ) -> Result<SendOp> {
-        let info = &self.inner.domain.info;
+        let info = &self.info;
         let fits = len as u64 <= info.limits.message;
         let taken = !op.flags.intersects(spec.forbidden_flags)
             && (spec.allows_immediate || op.immediate.is_none());
@@ -54,7 +54,7 @@ impl Endpoint {
 
     #[cold]
     fn bad_send(&self, op: &Op<'_>, spec: &'static OpSpec, len: usize) -> Error {
-        let info = &self.inner.domain.info;
+        let info = &self.info;
         let max = info.limits.message;
         if len as u64 > max {
             return Error::invalid(spec.name, format!("{len} bytes; a message has at most {max}"));
@@ -78,10 +78,10 @@ impl Endpoint {
     ) -> Result<()> {
         const OP: &str = "atomic";
         let size = call.ty.size();
-        if !self.inner.domain.info.supports_atomic(call.op, call.ty) {
-            let provider = self.inner.domain.info.provider;
+        if !self.info.supports_atomic(call.op, call.ty) {
+            let provider = self.info.provider;
             let what = if atomic::is_defined(call.op, call.ty) {
-                format!("{} has no atomics", self.inner.domain.info.device)
+                format!("{} has no atomics", self.info.device)
             } else {
                 format!("{} is not defined on {}", call.op, call.ty)
             };
@@ -103,24 +103,24 @@ impl Endpoint {
         }
         Ok(())
     }
+}
 
-    pub(crate) fn add_inject(
-        &self,
-        name: &'static str,
-        bytes: &[u8],
-        segments: &mut Vec<Segment>,
-    ) -> Result<usize> {
-        let max = self.inner.attr.inject;
-        if bytes.len() > max {
-            let len = bytes.len();
-            return Err(Error::invalid(
-                name,
-                format!("{len} bytes to inject; the endpoint takes {max}"),
-            ));
-        }
-        if !bytes.is_empty() {
-            segments.push(Segment::new(bytes.as_ptr().cast_mut(), bytes.len(), 0));
-        }
-        Ok(bytes.len())
+/// Appends bytes to inject; an endpoint takes `max` of them.
+pub(crate) fn add_inject(
+    max: usize,
+    name: &'static str,
+    bytes: &[u8],
+    segments: &mut Vec<Segment>,
+) -> Result<usize> {
+    if bytes.len() > max {
+        let len = bytes.len();
+        return Err(Error::invalid(
+            name,
+            format!("{len} bytes to inject; the endpoint takes {max}"),
+        ));
     }
+    if !bytes.is_empty() {
+        segments.push(Segment::new(bytes.as_ptr().cast_mut(), bytes.len(), 0));
+    }
+    Ok(bytes.len())
 }

@@ -84,7 +84,19 @@ impl Domain {
 
     /// The domain's connection events.
     pub fn events(&self) -> EventQueue {
-        EventQueue { hub: self.inner.hub.clone() }
+        EventQueue { hub: self.inner.events.own().clone() }
+    }
+
+    /// Makes an event queue beside the domain's own, for the endpoints and listeners that are made with it
+    /// ([`EndpointBuilder::events`], [`listen_into`](Domain::listen_into)): so a library that shares a domain with its
+    /// application has its events for itself. The loss of the device is reported in all queues, events of the port only in the
+    /// domain's own.
+    ///
+    /// # Errors
+    /// `NoMemory` without a descriptor; `InvalidState` in a forked child.
+    pub fn event_queue(&self) -> Result<EventQueue> {
+        self.inner.ops.check("make event queue")?;
+        self.inner.events.add_queue()
     }
 
     /// Allocates `len` zeroed bytes, aligned for everything, and registers them.
@@ -147,10 +159,10 @@ impl Domain {
     ///
     /// # Safety
     /// Until [`Region::close`] returned `Ok` and no other method of the region, or of an
-    /// [`AtomicElement`](crate::AtomicElement) of it, is running or will be called, or the region was dropped and all
-    /// its operations' completions were taken: the range stays mapped, and this process reaches it only in ways that a
-    /// concurrent writer cannot make undefined. Without `LOCAL_WRITE` it may be read-only. A device that does not let go
-    /// of the range is an error of `close`; a drop can only log it.
+    /// [`AtomicElement`](crate::AtomicElement) of it, is running or will be called, or the region was dropped, all its
+    /// operations' completions were taken and each [`OwnedSlice`](crate::OwnedSlice) of it is gone: the range stays mapped, and
+    /// this process reaches it only in ways that a concurrent writer cannot make undefined. Without `LOCAL_WRITE` it may be
+    /// read-only. A device that does not let go of the range is an error of `close`; a drop can only log it.
     pub unsafe fn register_raw(&self, addr: *mut u8, len: usize, access: Access) -> Result<Region> {
         // SAFETY: the caller's promise is passed on.
         unsafe { self.register_range(None, addr, len, access) }
@@ -251,7 +263,20 @@ impl Domain {
     /// # Errors
     /// As [`listen`](Domain::listen), and `InvalidArgument` naming the limit.
     pub fn listen_with(&self, addr: SocketAddr, attr: &ListenerAttr) -> Result<Listener> {
-        Listener::new(&self.inner, addr, attr)
+        Listener::new(&self.inner, addr, attr, None)
+    }
+
+    /// The same, with the listener's events in a queue of its own ([`event_queue`](Domain::event_queue)).
+    ///
+    /// # Errors
+    /// As [`listen_with`](Domain::listen_with), and `InvalidArgument` for the queue of another domain.
+    pub fn listen_into(
+        &self,
+        addr: SocketAddr,
+        attr: &ListenerAttr,
+        events: &EventQueue,
+    ) -> Result<Listener> {
+        Listener::new(&self.inner, addr, attr, Some(events))
     }
 
     /// Which way a connection to `peer` would go now, and why no other. It may connect to the peer to find out, and leaves at once.

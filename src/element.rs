@@ -15,7 +15,7 @@ impl Region {
     /// # Errors
     /// As [`write_at`](Region::write_at), and `InvalidArgument` if it is not naturally aligned.
     pub fn atomic<T: AtomicScalar>(&self, offset: usize) -> Result<AtomicElement<'_, T>> {
-        let at = self.writable("atomic", offset, size_of::<T>())?;
+        let at = self.core.writable("atomic", offset, size_of::<T>())?;
         if !(at as usize).is_multiple_of(size_of::<T>()) {
             return Err(Error::invalid(
                 "atomic",

@@ -19,6 +19,7 @@ use fabric_util::wakeup::wait_readable;
 use crate::counters::Counters;
 use crate::cq::{CompletionQueue, CqInner};
 use crate::domain::DomainInner;
+use crate::eq::EventQueue;
 use crate::inflight::Fate;
 use crate::process::ForkChecked;
 use crate::registry::{EndpointShared, Settle};
@@ -80,10 +81,12 @@ impl Endpoint {
         attr: EndpointAttr,
         send: &CompletionQueue,
         receives: Receives<'_>,
+        events: Option<&EventQueue>,
     ) -> Result<Self> {
         const OP: &str = "make endpoint";
         domain.ops.check(OP)?;
-        if domain.hub.device_lost() {
+        let hub = domain.events.choose(OP, events)?;
+        if hub.device_lost() {
             return Err(Error::DeviceLost);
         }
         attr.check(&domain.info)?;
@@ -109,10 +112,12 @@ impl Endpoint {
             for (cq, token) in tokens {
                 cq.unbind(*token, Fate::Free);
             }
-            domain.hub.remove(shared.id);
+            domain.events.forget_endpoint(shared.id);
+            hub.remove(shared.id);
             domain.endpoints.remove(&shared);
         };
-        domain.hub.add(&shared);
+        domain.events.route_endpoint(shared.id, &hub);
+        hub.add(&shared);
         let sends = Some((send_end, attr.send_depth));
         let recvs = Some((recv_end, attr.recv_depth));
         if let Some(receives) = receives {
@@ -152,6 +157,7 @@ impl Endpoint {
             max_unsignaled_run: (attr.send_depth / 4).clamp(1, 64) as u32,
             attr,
             domain: domain.clone(),
+            hub,
             receives: receives.cloned(),
         });
         domain.endpoints.made(shared.id, Arc::<EndpointInner>::downgrade(&inner));
@@ -270,10 +276,10 @@ impl Endpoint {
         self.inner.ops.check(operation)?;
         check_private_data(operation, data)?;
         if self.inner.shared.state.replace(EndpointState::Idle, EndpointState::Connecting) {
-            self.inner.domain.hub.set_peer(self.id(), peer);
+            self.inner.hub.set_peer(self.id(), peer);
             return Ok(());
         }
-        if self.inner.domain.hub.device_lost() {
+        if self.inner.hub.device_lost() {
             return Err(Error::DeviceLost);
         }
         let state = self.state();
@@ -292,7 +298,7 @@ impl Endpoint {
     pub fn wait_connected(&self, timeout: Option<Duration>) -> Result<Box<[u8]>> {
         const OP: &str = "wait_connected";
         self.inner.ops.check(OP)?;
-        let hub = &self.inner.domain.hub;
+        let hub = &self.inner.hub;
         let look = || {
             // The state first: an outcome that is reported in between is found by the second look.
             let state = self.state();
@@ -322,7 +328,7 @@ impl Endpoint {
     /// `TimedOut`; `InvalidState` in a forked child.
     pub fn wait_disconnected(&self, timeout: Option<Duration>) -> Result<DisconnectReason> {
         self.inner.ops.check("wait_disconnected")?;
-        let hub = &self.inner.domain.hub;
+        let hub = &self.inner.hub;
         hub.wait_for(self.id(), timeout, || hub.take_disconnected(self.id()))
             .ok_or_else(|| hub.timed_out(self.id()))
     }
@@ -360,7 +366,7 @@ impl Endpoint {
                 return Ok(());
             }
             if deadline.is_some_and(|at| at <= Instant::now()) {
-                return Err(self.inner.domain.hub.timed_out(self.id()));
+                return Err(self.inner.hub.timed_out(self.id()));
             }
             // Other threads may take what would wake this one, so it also looks from time to time.
             let tick = Instant::now() + Duration::from_millis(5);

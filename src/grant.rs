@@ -14,7 +14,8 @@ use fabric_util::log_line;
 use fabric_util::range::bounds;
 
 use crate::endpoint::{Endpoint, EndpointInner};
-use crate::region::{Region, RegionCore};
+use crate::region::Region;
+use crate::region_core::RegionCore;
 use crate::unopened::{Pauses, Unopened};
 
 const OP: &str = "grant";
@@ -80,7 +81,7 @@ impl Region {
             match pending.poll()? {
                 Some(grant) => return Ok(grant),
                 None if pauses.pause() => {}
-                None => return Err(self.core.domain.hub.timed_out(endpoint.id())),
+                None => return Err(endpoint.inner.hub.timed_out(endpoint.id())),
             }
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fabric_core::OpKind;
 
-use crate::region::RegionCore;
+use crate::region_core::RegionCore;
 
 /// The regions that an operation in flight keeps alive: mostly one, seldom more than two.
 // The order matters, 3 ns a post: the two that are mostly empty are side by side and copied as one. A copy that

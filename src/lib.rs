@@ -123,20 +123,24 @@ mod element;
 mod endpoint;
 mod env;
 mod eq;
+mod event_router;
 mod grant;
 mod inflight;
 mod listener;
 mod op;
+mod owned_op;
 mod post;
 mod process;
 mod reclaim;
 mod recv;
 mod region;
+mod region_core;
 mod registry;
 mod search;
 mod segments;
 mod shared_receives;
 mod shorthand;
+mod slice;
 mod slots;
 mod unopened;
 #[cfg(feature = "verbs")]
@@ -165,9 +169,11 @@ pub use fabric_util::logging::flush as flush_logs;
 pub use grant::{Grant, PendingGrant};
 pub use listener::{ConnectRequest, Listener};
 pub use op::{Op, Recv, Slices};
-pub use region::{Region, Slice};
+pub use owned_op::OwnedOp;
+pub use region::Region;
 pub use search::Discovered;
 pub use shared_receives::SharedReceiveQueue;
+pub use slice::{OwnedSlice, Slice};
 /// The crate by which regions hold plain values ([`Region::get`], [`Region::put`]). It is a part of this API: a version of this
 /// crate goes with `zerocopy` 0.8, and a change of that is a breaking change.
 pub use zerocopy;

@@ -11,6 +11,7 @@ use fabric_util::sync::assert_none_held;
 
 use crate::domain::DomainInner;
 use crate::endpoint::Endpoint;
+use crate::eq::{EventHub, EventQueue};
 use crate::process::ForkChecked;
 
 /// Listens on an address for connections to its domain.
@@ -54,6 +55,8 @@ pub struct Listener {
     // Declared first: closes before the domain can.
     ops: ForkChecked<Box<dyn ListenerOps>>,
     domain: Arc<DomainInner>,
+    /// Where its events go.
+    hub: Arc<EventHub>,
     id: ListenerId,
 }
 
@@ -62,17 +65,21 @@ impl Listener {
         domain: &Arc<DomainInner>,
         addr: SocketAddr,
         attr: &ListenerAttr,
+        events: Option<&EventQueue>,
     ) -> Result<Self> {
         domain.ops.check("listen")?;
         attr.check(&domain.info)?;
+        let hub = domain.events.choose("listen", events)?;
         let id = ListenerId(domain.next_id());
-        domain.hub.add_listener(id);
+        domain.events.route_listener(id, &hub);
+        hub.add_listener(id);
         let ops = domain.ops.listen(id, addr, attr);
         let ops = ForkChecked::new(ops.map_err(|error| {
-            domain.hub.remove_listener(id);
+            domain.events.forget_listener(id);
+            hub.remove_listener(id);
             error.at(addr)
         })?);
-        Ok(Listener { ops, domain: domain.clone(), id })
+        Ok(Listener { ops, domain: domain.clone(), hub, id })
     }
 
     /// By which events name it.
@@ -100,7 +107,7 @@ impl Listener {
     /// `TimedOut`; `DeviceLost`: no more requests come; `InvalidState` in a forked child.
     pub fn accept(&self, timeout: Option<Duration>) -> Result<ConnectRequest> {
         self.ops.check("accept")?;
-        let hub = &self.domain.hub;
+        let hub = &self.hub;
         let look = || match self.poll() {
             Some(request) => Some(Ok(request)),
             None => hub.device_lost().then_some(Err(Error::DeviceLost)),
@@ -113,7 +120,8 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if self.ops.is_current_process() {
-            self.domain.hub.remove_listener(self.id);
+            self.domain.events.forget_listener(self.id);
+            self.hub.remove_listener(self.id);
         }
     }
 }

@@ -4,7 +4,7 @@ use fabric_core::{
     Access, AtomicCall, AtomicOp, AtomicScalar, Capabilities, OpKind, RemoteSlice, SendFlags,
 };
 
-use crate::region::Slice;
+use crate::slice::Slice;
 
 /// The local side of an operation: nothing, one slice, or several in a row.
 ///

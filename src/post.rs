@@ -9,6 +9,7 @@ use fabric_core::{EndpointState, Error, Posted, Result, Segment, SendFlags, Send
 use fabric_util::inflight::{Producer, Vacancy};
 
 use crate::batch::{BatchError, CHUNK, Chunk};
+use crate::check::add_inject;
 use crate::cq::CqInner;
 use crate::endpoint::{Endpoint, PostQueue, PostState};
 use crate::inflight::{InFlightOp, RegionRefs, ReportMode};
@@ -234,10 +235,10 @@ impl Endpoint {
             }
             Local::Inject(bytes) => {
                 flags.insert(SendFlags::INJECT);
-                self.add_inject(spec.name, bytes, segments)
+                add_inject(self.inner.attr.inject, spec.name, bytes, segments)
             }
         }?;
-        let code = self.check_send(op, spec, len)?;
+        let code = self.inner.domain.check_send(op, spec, len)?;
         let signaled = flags.contains(SendFlags::SIGNALED);
         let report = if signaled { ReportMode::Always } else { ReportMode::OnError };
         let needed = &self.inner.domain.reclaim.needed;

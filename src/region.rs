@@ -1,165 +1,16 @@
-//! Memory regions: memory that is registered with a domain.
+//! Memory regions: memory that is registered with a domain. What one is made of is in `region_core.rs`.
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::mem::ManuallyDrop;
 use std::ops::RangeBounds;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence, fence};
 
-use fabric_core::provider::{GrantOps, RegistrationOps};
-use fabric_core::{Access, Error, Memory, RemoteRegion, Result, memory};
-use fabric_util::log_line;
-use fabric_util::range::bounds;
-use fabric_util::sync::Mutex;
+use fabric_core::provider::RegistrationOps;
+use fabric_core::{Access, Memory, RemoteRegion, Result, memory};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::domain::DomainInner;
-use crate::process::ForkChecked;
-use crate::unopened::{Held, ProviderGrant};
-
-/// What operations in flight hold on to.
-pub(crate) struct RegionCore {
-    registration: Mutex<Registration>,
-    /// The region's own handle and those of grants. Every other reference is an operation's. It grows under the
-    /// registration's lock, and falls before the handle's reference goes: then the region looks used for a moment.
-    handles: AtomicUsize,
-    closed: AtomicBool,
-    addr: *mut u8,
-    len: usize,
-    pub(crate) access: Access,
-    pub(crate) local_key: u64,
-    remote: RemoteRegion,
-    /// Freed only once the registration has ended well.
-    memory: ManuallyDrop<Option<Memory>>,
-    pub(crate) domain: Arc<DomainInner>,
-}
-
-// SAFETY: `addr` is the start of memory that `memory`, or the caller of `register_raw`, keeps allocated; it is
-// only reached through `fabric_core::memory`, whose accesses may be concurrent.
-unsafe impl Send for RegionCore {}
-// SAFETY: as above.
-unsafe impl Sync for RegionCore {}
-
-impl Held for RegionCore {
-    fn count_leaked(&self) {
-        self.domain.count_leaked(1);
-    }
-}
-
-/// What the provider keeps of it.
-struct Registration {
-    /// Nothing once it has ended.
-    ops: Option<ForkChecked<Box<dyn RegistrationOps>>>,
-    /// Those that are open, by their names.
-    grants: BTreeMap<u64, ProviderGrant>,
-    next_grant: u64,
-}
-
-impl Registration {
-    /// Ends it and its grants, but in a child of the process that made it. On error it stays registered.
-    fn end(&mut self) -> Result<()> {
-        if let Some(ops) = self.ops.as_mut().filter(|ops| ops.is_current_process()) {
-            while let Some(mut grant) = self.grants.first_entry() {
-                grant.get_mut().revoke()?;
-                grant.remove();
-            }
-            ops.deregister()?;
-        }
-        self.ops = None;
-        Ok(())
-    }
-}
-
-impl Drop for RegionCore {
-    fn drop(&mut self) {
-        // Unwinding out of here, or an error, is no proof that no device reaches the memory: then it leaks.
-        match self.registration.get_mut().end() {
-            // SAFETY: it is dropped here alone, and not used afterwards.
-            Ok(()) => unsafe { ManuallyDrop::drop(&mut self.memory) },
-            Err(error) => {
-                self.domain.count_leaked(1);
-                let len = self.len;
-                log_line!(
-                    Error,
-                    "a region of {len} bytes: {error}; its memory stays until the process ends"
-                );
-            }
-        }
-    }
-}
-
-impl RegionCore {
-    #[inline]
-    pub(crate) fn is_closed(&self) -> bool {
-        // Orders this look after the reference that the caller has just taken: either it sees `closed`, or
-        // `close` sees the reference. On x86-64 the processor's locked increment was a full barrier already,
-        // and only the compiler must be held back.
-        if cfg!(all(target_arch = "x86_64", not(miri))) {
-            compiler_fence(Ordering::SeqCst);
-        } else {
-            fence(Ordering::SeqCst);
-        }
-        self.closed.load(Ordering::Relaxed)
-    }
-
-    #[inline]
-    pub(crate) fn addr_at(&self, offset: usize) -> *mut u8 {
-        self.addr.wrapping_add(offset)
-    }
-
-    /// Whether operations of this side use it.
-    fn is_used(self: &Arc<Self>) -> bool {
-        Arc::strong_count(self) > self.handles.load(Ordering::Acquire)
-    }
-
-    /// A handle goes, whose reference follows. Behind the last one the library looks when operations have let go.
-    pub(crate) fn drop_handle(self: &Arc<Self>) {
-        let last = self.handles.fetch_sub(1, Ordering::AcqRel) == 1;
-        if last && Arc::strong_count(self) > 1 && self.domain.ops.is_current_process() {
-            self.domain.reclaim.add(self);
-        }
-    }
-
-    /// Something is left of an operation that will end by itself. Behind the last handle the library looks when it has.
-    pub(crate) fn look_after(self: &Arc<Self>) {
-        if self.handles.load(Ordering::Acquire) == 0 {
-            self.domain.reclaim.add(self);
-        }
-    }
-
-    /// Has `begin` make a grant of the provider's registration.
-    pub(crate) fn begin_grant(
-        &self,
-        begin: impl FnOnce(&dyn RegistrationOps) -> Result<Box<dyn GrantOps>>,
-    ) -> Result<ProviderGrant> {
-        let registration = self.registration.lock();
-        let Some(ops) = &registration.ops else {
-            return Err(Error::state("grant", "the region is closed"));
-        };
-        Ok(ForkChecked::new(begin(&***ops)?))
-    }
-
-    /// Keeps a grant, for one more handle; gives its name.
-    pub(crate) fn add_grant(&self, grant: ProviderGrant) -> u64 {
-        let mut registration = self.registration.lock();
-        let name = registration.next_grant;
-        registration.next_grant += 1;
-        registration.grants.insert(name, grant);
-        self.handles.fetch_add(1, Ordering::Relaxed);
-        name
-    }
-
-    /// Ends a grant, unless it has ended. On error it is kept.
-    pub(crate) fn revoke_grant(&self, name: u64) -> Result<()> {
-        let mut registration = self.registration.lock();
-        if let Some(grant) = registration.grants.get_mut(&name) {
-            grant.revoke()?;
-            registration.grants.remove(&name);
-        }
-        Ok(())
-    }
-}
+use crate::region_core::RegionCore;
+use crate::slice::Slice;
 
 /// Memory that is registered with a domain: what local operations use, and what peers may reach.
 ///
@@ -201,34 +52,9 @@ pub struct Region {
     pub(crate) core: Arc<RegionCore>,
 }
 
-/// Part of a region, as the local side of an operation.
-///
-/// It borrows the region's handle, so it cannot outlive that; operations in flight need no handle.
-///
-/// ```compile_fail,E0505
-/// # fn f(domain: &fabric::Domain, endpoint: &fabric::Endpoint) -> fabric::Result<()> {
-/// let region = domain.alloc(64, fabric::Access::ALL)?;
-/// let slice = region.slice(..8);
-/// drop(region);
-/// endpoint.send(slice, 1)
-/// # }
-/// ```
-#[derive(Clone, Copy)]
-pub struct Slice<'a> {
-    pub(crate) region: &'a Region,
-    pub(crate) offset: usize,
-    pub(crate) len: usize,
-}
-
 impl<'a> From<&'a Region> for Slice<'a> {
     fn from(region: &'a Region) -> Self {
-        Slice { region, offset: 0, len: region.core.len }
-    }
-}
-
-impl fmt::Debug for Slice<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Slice({}+{} of {})", self.offset, self.len, self.region.core.len)
+        Slice { core: &region.core, offset: 0, len: region.core.len }
     }
 }
 
@@ -242,34 +68,12 @@ impl Region {
     pub(crate) fn new(
         domain: Arc<DomainInner>,
         memory: Option<Memory>,
-        (addr, len): (*mut u8, usize),
+        place: (*mut u8, usize),
         access: Access,
         registration: Box<dyn RegistrationOps>,
     ) -> Self {
-        let remote = RemoteRegion::from_parts(
-            registration.remote_key(),
-            registration.remote_base(),
-            len as u64,
-            access.of_own_key(),
-        );
-        Region {
-            core: Arc::new(RegionCore {
-                local_key: registration.local_key(),
-                registration: Mutex::new(Registration {
-                    ops: Some(ForkChecked::new(registration)),
-                    grants: BTreeMap::new(),
-                    next_grant: 0,
-                }),
-                handles: AtomicUsize::new(1),
-                closed: AtomicBool::new(false),
-                addr,
-                len,
-                access,
-                remote,
-                memory: ManuallyDrop::new(memory),
-                domain,
-            }),
-        }
+        let core = RegionCore::new(domain, memory, place, access, registration);
+        Region { core: Arc::new(core) }
     }
 
     /// Bytes.
@@ -285,7 +89,7 @@ impl Region {
 
     /// The address of its first byte in this process, for diagnosis and alignment.
     pub fn addr(&self) -> usize {
-        self.core.addr as usize
+        self.core.addr_at(0) as usize
     }
 
     /// The descriptor by which peers reach it; ship its bytes to them.
@@ -300,12 +104,7 @@ impl Region {
 
     /// Part of the region, for an operation. A range that does not fit is refused by the post.
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Slice<'_> {
-        let (start, end) = bounds(range, self.core.len);
-        // A range that ends before it starts must not become a valid empty one.
-        match end.checked_sub(start) {
-            Some(len) => Slice { region: self, offset: start, len },
-            None => Slice { region: self, offset: usize::MAX, len: usize::MAX },
-        }
+        Slice::from(self).slice(range)
     }
 
     /// Ends the registration and its grants now.
@@ -319,56 +118,7 @@ impl Region {
     /// which have none on success, this call starts to find out whether they have ended: try it again. The system's error if the
     /// device did not let go of the memory, which must then stay as it is; it can be tried again.
     pub fn close(&self) -> Result<()> {
-        self.core.domain.ops.check("close region")?;
-        let mut registration = self.core.registration.lock();
-        if registration.ops.is_none() {
-            return Ok(());
-        }
-        self.core.closed.store(true, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        if self.core.is_used() && self.is_still_used() {
-            self.core.closed.store(false, Ordering::SeqCst);
-            return Err(Error::Busy);
-        }
-        // What was done under the references that are gone has happened before the end of the registration.
-        fence(Ordering::Acquire);
-        registration.end()
-    }
-
-    /// The same, after a look at unsignaled operations: nothing says that they have ended, so that may not be known yet.
-    #[cold]
-    fn is_still_used(&self) -> bool {
-        self.core.domain.endpoints.settle();
-        self.core.is_used()
-    }
-
-    fn range(&self, operation: &'static str, offset: usize, len: usize) -> Result<*mut u8> {
-        // Memory that peers can have mapped is the parent's there, too.
-        self.core.domain.ops.check(operation)?;
-        // The library's own memory lives as long as the handle; foreign memory may go once it is closed.
-        if self.core.memory.is_none() && self.core.closed.load(Ordering::Acquire) {
-            return Err(Error::state(operation, "the region is closed, and its memory is foreign"));
-        }
-        if offset.checked_add(len).is_none_or(|end| end > self.core.len) {
-            let size = self.core.len;
-            return Err(Error::invalid(
-                operation,
-                format!("{len} bytes at offset {offset} do not fit a region of {size}"),
-            ));
-        }
-        Ok(self.core.addr_at(offset))
-    }
-
-    pub(crate) fn writable(
-        &self,
-        operation: &'static str,
-        offset: usize,
-        len: usize,
-    ) -> Result<*mut u8> {
-        if self.core.memory.is_none() && !self.core.access.contains(Access::LOCAL_WRITE) {
-            return Err(Error::invalid(operation, "the region was registered without LOCAL_WRITE"));
-        }
-        self.range(operation, offset, len)
+        self.core.close()
     }
 
     /// Copies bytes out of the region.
@@ -376,7 +126,7 @@ impl Region {
     /// # Errors
     /// `InvalidArgument` if the range does not fit, `InvalidState` for foreign memory once it is closed, and in a forked child.
     pub fn read_at(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
-        let at = self.range("read_at", offset, bytes.len())?;
+        let at = self.core.range("read_at", offset, bytes.len())?;
         // SAFETY: the range was checked; the core keeps the memory allocated.
         unsafe { memory::load(at, bytes) };
         Ok(())
@@ -387,7 +137,7 @@ impl Region {
     /// # Errors
     /// As [`read_at`](Region::read_at); `InvalidArgument` for foreign memory without `LOCAL_WRITE`.
     pub fn write_at(&self, offset: usize, bytes: &[u8]) -> Result<()> {
-        let at = self.writable("write_at", offset, bytes.len())?;
+        let at = self.core.writable("write_at", offset, bytes.len())?;
         // SAFETY: the range was checked; the core keeps the memory allocated.
         unsafe { memory::store(at, bytes) };
         Ok(())
@@ -399,7 +149,7 @@ impl Region {
     /// As [`read_at`](Region::read_at).
     pub fn to_vec(&self, range: impl RangeBounds<usize>) -> Result<Vec<u8>> {
         let Slice { offset, len, .. } = self.slice(range);
-        self.range("to_vec", offset, len)?;
+        self.core.range("to_vec", offset, len)?;
         let mut bytes = vec![0; len];
         self.read_at(offset, &mut bytes)?;
         Ok(bytes)
@@ -441,7 +191,7 @@ impl Region {
     /// While it lives nothing may write the region: no peer, no operation in flight, no other thread.
     pub unsafe fn as_slice(&self) -> &[u8] {
         // SAFETY: the range is allocated and initialized; the caller answers for the absence of writers.
-        unsafe { std::slice::from_raw_parts(self.core.addr, self.core.len) }
+        unsafe { std::slice::from_raw_parts(self.core.addr_at(0), self.core.len) }
     }
 
     /// The bytes as a slice that may be written.
@@ -451,7 +201,7 @@ impl Region {
     #[allow(clippy::mut_from_ref)] // like UnsafeCell: the caller answers for exclusivity
     pub unsafe fn as_mut_slice(&self) -> &mut [u8] {
         // SAFETY: the range is allocated and initialized; the caller answers for exclusivity.
-        unsafe { std::slice::from_raw_parts_mut(self.core.addr, self.core.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.core.addr_at(0), self.core.len) }
     }
 }
 

@@ -5,7 +5,7 @@ use fabric_core::{Access, Error, Result, Segment};
 use crate::domain::DomainInner;
 use crate::inflight::RegionRefs;
 use crate::op::Slices;
-use crate::region::Slice;
+use crate::slice::Slice;
 
 impl DomainInner {
     /// Checks local slices and appends them, with a reference to each region; gives the sum of the lengths.
@@ -59,8 +59,8 @@ impl DomainInner {
         segments: &mut Vec<Segment>,
         regions: &mut RegionRefs,
     ) -> Result<usize> {
-        let core = &slice.region.core;
-        let fits = slice.offset.checked_add(slice.len).is_some_and(|end| end <= slice.region.len());
+        let core = slice.core;
+        let fits = slice.offset.checked_add(slice.len).is_some_and(|end| end <= slice.core.len);
         if !fits || !core.access.contains(need) || !std::ptr::eq(&*core.domain, self) {
             return Err(Self::bad_slice(name, slice, need, fits));
         }
@@ -80,15 +80,15 @@ impl DomainInner {
 
     #[cold]
     fn bad_slice(name: &'static str, slice: &Slice<'_>, need: Access, fits: bool) -> Error {
-        let (offset, len, size) = (slice.offset, slice.len, slice.region.len());
+        let (offset, len, size) = (slice.offset, slice.len, slice.core.len);
         Error::invalid(
             name,
             if !fits && offset == usize::MAX && len == usize::MAX {
                 "the slice's range ends before it starts".to_owned()
             } else if !fits {
                 format!("{len} bytes at offset {offset} do not fit a region of {size}")
-            } else if !slice.region.core.access.contains(need) {
-                let access = slice.region.core.access;
+            } else if !slice.core.access.contains(need) {
+                let access = slice.core.access;
                 format!("the local region has {access:?}; this needs {need:?}")
             } else {
                 "the local region is of another domain".to_owned()

@@ -4,7 +4,7 @@ use fabric_core::{AtomicOp, AtomicScalar, RemoteSlice, Result};
 
 use crate::endpoint::Endpoint;
 use crate::op::{Op, Slices};
-use crate::region::Slice;
+use crate::slice::Slice;
 
 impl Endpoint {
     /// Sends the bytes of `from` to the peer's next receive.

@@ -10,7 +10,7 @@ use fabric_core::{
 use fabric_util::inflight::Consumer;
 
 use crate::counters::Ends;
-use crate::eq::EventHub;
+use crate::event_router::EventRouter;
 use crate::inflight::{DeferredDrops, InFlightOp, RegionRefs, ReportMode};
 use crate::registry::EndpointShared;
 use crate::slots::Slots;
@@ -52,7 +52,7 @@ struct EndpointSlot {
 
 /// The endpoints bound to the queue.
 pub(super) struct BoundEndpoints {
-    hub: Arc<EventHub>,
+    events: Arc<EventRouter>,
     slots: Vec<EndpointSlot>,
     free: Vec<u32>,
     /// Completions whose token names nothing: a provider's mistake.
@@ -60,8 +60,8 @@ pub(super) struct BoundEndpoints {
 }
 
 impl BoundEndpoints {
-    pub(super) fn new(hub: Arc<EventHub>) -> Self {
-        BoundEndpoints { hub, slots: Vec::new(), free: Vec::new(), unknown_tokens: 0 }
+    pub(super) fn new(events: Arc<EventRouter>) -> Self {
+        BoundEndpoints { events, slots: Vec::new(), free: Vec::new(), unknown_tokens: 0 }
     }
 
     /// Adds an endpoint, and gives the token of its first operation.
@@ -146,7 +146,7 @@ impl BoundEndpoints {
         drops: &mut DeferredDrops,
         deliver: &mut impl FnMut(Completion, RegionRefs, Token) -> Option<RegionRefs>,
     ) -> bool {
-        let BoundEndpoints { hub, slots, unknown_tokens, .. } = self;
+        let BoundEndpoints { events, slots, unknown_tokens, .. } = self;
         let token = raw.token;
         let Some(BoundEndpoint { shared, send, recv, .. }) = find(slots, token) else {
             return false;
@@ -179,7 +179,7 @@ impl BoundEndpoints {
                     }
                     ends.bytes.add(raw.len);
                     if shared.state.get() == EndpointState::Connecting {
-                        connected_early(hub, shared);
+                        connected_early(events, shared);
                     }
                 }
             }
@@ -228,7 +228,7 @@ impl BoundEndpoints {
         }
         drop(slots);
         if let Some(shared) = early {
-            connected_early(&self.hub, &shared);
+            connected_early(&self.events, &shared);
         }
     }
 }
@@ -271,8 +271,8 @@ fn find(slots: &mut [EndpointSlot], token: Token) -> Option<&mut BoundEndpoint> 
 /// A message came to an endpoint that accepts, before the `Connected` event of its provider: the thread that takes
 /// the message may answer it.
 #[cold]
-fn connected_early(hub: &EventHub, shared: &EndpointShared) {
-    hub.event(Event::Connected { endpoint: shared.id, data: Box::default() });
+fn connected_early(events: &EventRouter, shared: &EndpointShared) {
+    events.event(Event::Connected { endpoint: shared.id, data: Box::default() });
 }
 
 /// Reports completed operations of one side, and counts them.

@@ -170,7 +170,7 @@ impl CqInner {
         let place = domain.place_queue()?;
         let ops = ForkChecked::new(domain.ops.completion_queue(attr)?.into());
         let state = CqState {
-            endpoints: BoundEndpoints::new(domain.hub.clone()),
+            endpoints: BoundEndpoints::new(domain.events.clone()),
             reserved: 0,
             stash: VecDeque::new(),
             raw: vec![RawCompletion::default(); BATCH.min(capacity)].into(),

@@ -8,14 +8,14 @@ use fabric_core::{DomainAttr, DynDomain, EndpointAttr, Error, Failure, Info, Res
 
 use crate::choice::Selection;
 use crate::counters::Counters;
-use crate::eq::EventHub;
+use crate::event_router::EventRouter;
 use crate::process::ForkChecked;
 use crate::reclaim::Reclaim;
 use crate::registry::EndpointRegistry;
 
 pub(crate) struct DomainInner {
     pub(crate) ops: ForkChecked<Box<dyn DynDomain>>,
-    pub(crate) hub: Arc<EventHub>,
+    pub(crate) events: Arc<EventRouter>,
     pub(crate) info: Info,
     pub(crate) security: Security,
     pub(crate) selection: Selection,
@@ -32,7 +32,7 @@ pub(crate) struct DomainInner {
 impl DomainInner {
     pub(crate) fn new(
         ops: Box<dyn DynDomain>,
-        hub: Arc<EventHub>,
+        events: Arc<EventRouter>,
         info: Info,
         attr: DomainAttr,
         selection: Selection,
@@ -41,7 +41,7 @@ impl DomainInner {
         let endpoints = Arc::new(EndpointRegistry::new(&info));
         DomainInner {
             ops: ForkChecked::new(ops),
-            hub,
+            events,
             info,
             security: attr.security,
             selection,

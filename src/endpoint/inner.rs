@@ -14,6 +14,7 @@ use fabric_util::{callback, log_line};
 use crate::cq::CqInner;
 use crate::dispatch::AnyEndpoint;
 use crate::domain::DomainInner;
+use crate::eq::EventHub;
 use crate::inflight::{Fate, InFlightOp, RegionRefs, ReportMode};
 use crate::process::ForkChecked;
 use crate::registry::{EndpointShared, Settle};
@@ -55,6 +56,8 @@ pub(crate) struct EndpointInner {
     /// each, and a large one need not wait for half of it.
     pub(crate) max_unsignaled_run: u32,
     pub(crate) domain: Arc<DomainInner>,
+    /// Where its events go.
+    pub(crate) hub: Arc<EventHub>,
     /// The queue that its receives come from, if that is not its own. It goes after `ops`.
     pub(crate) receives: Option<Arc<SharedReceives>>,
 }
@@ -68,7 +71,7 @@ impl EndpointInner {
     /// What a call gets that only a living endpoint can serve.
     #[cold]
     pub(crate) fn not_connected(&self) -> Error {
-        if self.domain.hub.device_lost() { Error::DeviceLost } else { Error::NotConnected }
+        if self.hub.device_lost() { Error::DeviceLost } else { Error::NotConnected }
     }
 
     pub(crate) fn check_connected(&self) -> Result<()> {
@@ -138,7 +141,8 @@ impl EndpointInner {
         if self.receives.is_none() && !Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
             leaked += self.recv_cq.unbind(recv, fate);
         }
-        self.domain.hub.remove(self.shared.id);
+        self.domain.events.forget_endpoint(self.shared.id);
+        self.hub.remove(self.shared.id);
         self.domain.endpoints.remove(&self.shared);
         if fate == Fate::Leak {
             let why = match quiesced {

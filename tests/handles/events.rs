@@ -3,10 +3,10 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use fabric::{DisconnectReason, EndpointId, Error, Event, EventQueue};
+use fabric::{DisconnectReason, EndpointId, Error, Event, EventQueue, ListenerAttr};
 use fabric_util::wakeup::wait_readable;
 
-use crate::rig::{NOWHERE, Rig, domain};
+use crate::rig::{NOWHERE, Rig, domain, invalid};
 
 fn readable(events: &EventQueue) -> bool {
     wait_readable(events.as_fd(), Some(Instant::now())).unwrap()
@@ -154,4 +154,47 @@ fn each_event_goes_to_one_of_many_waiters() {
     });
     reported.sort();
     assert_eq!(reported, endpoints.iter().map(|e| e.id()).collect::<Vec<_>>());
+}
+
+#[test]
+fn events_go_to_the_queue_of_their_owner() {
+    let rig = Rig::new();
+    let (own, events) = (rig.domain.events(), rig.domain.event_queue().unwrap());
+    let endpoint = rig.domain.endpoint().events(&events).build(&rig.queue).unwrap();
+    let listener = rig.domain.listen_into(NOWHERE, &ListenerAttr::default(), &events).unwrap();
+    endpoint.connect(NOWHERE, &[]).unwrap();
+    rig.control.request(listener.id(), &[]);
+    endpoint.disconnect();
+    let taken: Vec<_> = std::iter::from_fn(|| events.poll()).collect();
+    assert!(
+        matches!(&taken[..], [
+            Event::Connected { endpoint: first, .. },
+            Event::ConnectRequest { listener: l },
+            Event::Disconnected { endpoint: last, .. },
+        ] if (*first, *last, *l) == (endpoint.id(), endpoint.id(), listener.id())),
+        "{taken:?}"
+    );
+    assert!(own.poll().is_none());
+    // The domain's own have theirs as before.
+    rig.endpoint.disconnect();
+    assert!(events.poll().is_none());
+    assert!(matches!(own.poll(), Some(Event::Disconnected { .. })));
+    // What is the domain's: the port in its own queue, the device in all, also in one that is made afterwards.
+    let link = rig.control.link(rig.endpoint.id());
+    link.report(Event::PortDown);
+    link.report(Event::DeviceLost);
+    assert!(matches!(events.poll(), Some(Event::DeviceLost)) && events.poll().is_none());
+    assert!(matches!(own.poll(), Some(Event::PortDown)));
+    assert!(matches!(own.poll(), Some(Event::DeviceLost)));
+    let late = rig.domain.event_queue().unwrap();
+    assert!(matches!(late.poll(), Some(Event::DeviceLost)));
+}
+
+#[test]
+fn a_queue_of_another_domain_is_refused() {
+    let rig = Rig::new();
+    let (other, _) = domain();
+    let events = other.event_queue().unwrap();
+    invalid(rig.domain.endpoint().events(&events).build(&rig.queue));
+    invalid(rig.domain.listen_into(NOWHERE, &ListenerAttr::default(), &events));
 }

@@ -14,6 +14,7 @@ mod capacity;
 mod connecting;
 mod events;
 mod grants;
+mod held;
 mod lifetimes;
 mod model;
 mod regions;
