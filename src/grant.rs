@@ -16,6 +16,7 @@ use fabric_util::range::bounds;
 use crate::endpoint::{Endpoint, EndpointInner};
 use crate::region::Region;
 use crate::region_core::RegionCore;
+use crate::slice::{OwnedSlice, Slice};
 use crate::unopened::{Pauses, Unopened};
 
 const OP: &str = "grant";
@@ -117,29 +118,47 @@ impl Region {
         range: impl RangeBounds<usize>,
         access: Access,
     ) -> Result<PendingGrant> {
-        let domain = &self.core.domain;
-        let (start, end) = bounds(range, self.len());
-        domain.ops.check(OP)?;
-        if !domain.info.capabilities.contains(Capabilities::GRANTS) {
-            let text = format!("the device {} has no grants", domain.info.device);
-            return Err(Error::unsupported(OP, domain.info.provider, text));
-        }
-        if !Arc::ptr_eq(domain, &endpoint.inner.domain) {
-            return Err(Error::invalid(OP, "endpoint and region are of different domains"));
-        }
-        check_grant((self.addr() as u64, self.len(), self.access()), (start, end), access)?;
-        // Counts as an operation in flight, so the region cannot close meanwhile.
-        let core = self.core.clone();
-        if core.is_closed() {
-            return Err(Error::state(OP, "the region is closed"));
-        }
-        let (range, id) = (start..end, endpoint.id());
-        let (endpoint, begun) = (Arc::downgrade(&endpoint.inner), None);
-        let mut pending =
-            PendingGrant { core: Some(core.clone()), endpoint, id, range, access, begun };
-        pending.begin(&core)?;
-        Ok(pending)
+        begin(&self.core, endpoint, bounds(range, self.len()), access)
     }
+}
+
+impl OwnedSlice {
+    /// Begins a grant of the part, as [`Region::begin_grant`].
+    ///
+    /// # Errors
+    /// As [`Region::begin_grant`].
+    pub fn begin_grant(&self, endpoint: &Endpoint, access: Access) -> Result<PendingGrant> {
+        let Slice { core, offset, len } = self.as_slice();
+        begin(core, endpoint, (offset, offset + len), access)
+    }
+}
+
+fn begin(
+    core: &Arc<RegionCore>,
+    endpoint: &Endpoint,
+    (start, end): (usize, usize),
+    access: Access,
+) -> Result<PendingGrant> {
+    let domain = &core.domain;
+    domain.ops.check(OP)?;
+    if !domain.info.capabilities.contains(Capabilities::GRANTS) {
+        let text = format!("the device {} has no grants", domain.info.device);
+        return Err(Error::unsupported(OP, domain.info.provider, text));
+    }
+    if !Arc::ptr_eq(domain, &endpoint.inner.domain) {
+        return Err(Error::invalid(OP, "endpoint and region are of different domains"));
+    }
+    check_grant((core.addr_at(0) as u64, core.len, core.access), (start, end), access)?;
+    // Counts as an operation in flight, so the region cannot close meanwhile.
+    let core = core.clone();
+    if core.is_closed() {
+        return Err(Error::state(OP, "the region is closed"));
+    }
+    let (range, id) = (start..end, endpoint.id());
+    let (endpoint, begun) = (Arc::downgrade(&endpoint.inner), None);
+    let mut pending = PendingGrant { core: Some(core.clone()), endpoint, id, range, access, begun };
+    pending.begin(&core)?;
+    Ok(pending)
 }
 
 /// A grant that the peer cannot use yet, made by [`Region::begin_grant`].

@@ -272,6 +272,32 @@ impl<'a> Op<'a> {
         self
     }
 
+    /// What it is.
+    pub fn kind(&self) -> OpKind {
+        self.code.spec().kind
+    }
+
+    /// The value given by [`context`](Op::context).
+    pub fn get_context(&self) -> u64 {
+        self.context
+    }
+
+    /// The value given by [`immediate`](Op::immediate).
+    pub fn get_immediate(&self) -> Option<u32> {
+        self.immediate
+    }
+
+    /// Whether it has a completion also if it succeeds.
+    pub fn is_signaled(&self) -> bool {
+        self.flags.contains(SendFlags::SIGNALED)
+    }
+
+    /// A completion also if it succeeds, as without [`unsignaled`](Op::unsignaled).
+    pub fn signaled(mut self) -> Self {
+        self.flags.insert(SendFlags::SIGNALED);
+        self
+    }
+
     /// No completion if it succeeds. It counts against the depth until the library knows that it is done.
     #[inline]
     pub fn unsignaled(mut self) -> Self {

@@ -61,6 +61,15 @@ impl OwnedOp {
         Ok(OwnedOp { code: op.code, local, immediate: op.immediate, flags: op.flags })
     }
 
+    /// Bytes of its local side.
+    #[allow(clippy::len_without_is_empty)] // no collection
+    pub fn len(&self) -> usize {
+        match &self.local {
+            OwnedLocal::Slices(held) => held.iter().map(OwnedSlice::len).sum(),
+            OwnedLocal::Inject(bytes) => bytes.len(),
+        }
+    }
+
     /// What it is.
     pub fn kind(&self) -> OpKind {
         self.code.spec().kind

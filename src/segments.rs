@@ -59,11 +59,8 @@ impl DomainInner {
         segments: &mut Vec<Segment>,
         regions: &mut RegionRefs,
     ) -> Result<usize> {
+        self.check_slice(name, slice, need)?;
         let core = slice.core;
-        let fits = slice.offset.checked_add(slice.len).is_some_and(|end| end <= slice.core.len);
-        if !fits || !core.access.contains(need) || !std::ptr::eq(&*core.domain, self) {
-            return Err(Self::bad_slice(name, slice, need, fits));
-        }
         if slice.len == 0 {
             return Ok(0);
         }
@@ -76,6 +73,22 @@ impl DomainInner {
         let (addr, key) = (core.addr_at(slice.offset), core.local_key);
         segments.push(Segment::new(addr, slice.len, key));
         Ok(slice.len)
+    }
+
+    /// Checks one slice.
+    #[inline]
+    pub(crate) fn check_slice(
+        &self,
+        name: &'static str,
+        slice: &Slice<'_>,
+        need: Access,
+    ) -> Result<()> {
+        let core = slice.core;
+        let fits = slice.offset.checked_add(slice.len).is_some_and(|end| end <= core.len);
+        if !fits || !core.access.contains(need) || !std::ptr::eq(&*core.domain, self) {
+            return Err(Self::bad_slice(name, slice, need, fits));
+        }
+        Ok(())
     }
 
     #[cold]

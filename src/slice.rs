@@ -4,9 +4,10 @@ use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use fabric_core::{Error, Result, memory};
+use fabric_core::{Access, Error, Result, memory};
 use fabric_util::range::bounds;
 
+use crate::domain::Domain;
 use crate::region_core::RegionCore;
 
 /// Part of a region, as the local side of an operation.
@@ -37,6 +38,11 @@ impl<'a> Slice<'a> {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// The rights that its region was registered with.
+    pub fn access(&self) -> Access {
+        self.core.access
     }
 
     /// Part of it. A range that does not fit is refused by what it is used for.
@@ -106,6 +112,14 @@ impl<'a> Slice<'a> {
             let text = format!("{len} bytes at offset {offset} do not fit a slice of {size}");
             Error::invalid(operation, text)
         })
+    }
+
+    /// Checks that it fits its region, is of this domain, and has the rights that an operation of this name needs.
+    ///
+    /// # Errors
+    /// `InvalidArgument` that says what is wrong.
+    pub fn check(&self, operation: &'static str, domain: &Domain, need: Access) -> Result<()> {
+        domain.inner.check_slice(operation, self, need)
     }
 
     /// Holds the part for an operation that is posted later.

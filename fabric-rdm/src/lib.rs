@@ -28,6 +28,7 @@
 mod address;
 mod address_error;
 pub mod connection;
+mod endpoint;
 mod hash;
 mod identity;
 pub mod matching;
@@ -37,5 +38,9 @@ pub mod window;
 
 pub use address::{Address, MAX_ADDRESS_BYTES, MAX_RAILS};
 pub use address_error::AddressError;
+pub use endpoint::{
+    Claimed, Completion, Counter, Endpoint, Full, Kind, OpId, PeerEvent, PostError, Probed,
+    RdmAttr, Recv, Send, Status,
+};
 pub use identity::{EndpointIdentity, HostIdentity};
 pub use peers::{Peer, Peers};

@@ -171,6 +171,22 @@ impl<T: Default> Peers<T> {
         Ok((&record.address, &mut record.state))
     }
 
+    /// Gives a peer another address, of the same identity: where it is known better now.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`]: there is no such peer (any more), or the address has another identity.
+    pub fn set_address(&mut self, peer: Peer, address: &Address) -> Result<()> {
+        let (known, _) = self.get(peer)?;
+        if known.identity() != address.identity() {
+            return Err(Error::invalid("peer", "the address has another identity than the peer"));
+        }
+        let slot = &mut self.slots[peer.index as usize];
+        if let Some(record) = &mut slot.record {
+            record.address = address.clone();
+        }
+        Ok(())
+    }
+
     /// All peers, in the order of their places.
     pub fn iter(&self) -> impl Iterator<Item = (Peer, &Address, &T)> {
         (0..).zip(&self.slots).filter_map(|(index, slot)| {

@@ -33,16 +33,23 @@ impl Default for Timeouts {
 pub struct ConnId(pub(super) u64);
 
 /// Why a peer is dead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeathCause {
     /// The connection was lost, or the peer says that it was.
+    #[error("the connection to it was lost")]
     Lost,
     /// Another incarnation is at its address.
+    #[error("another incarnation of it, or another endpoint, is at its address")]
     Gone,
     /// No attempt succeeded in time.
+    #[error("no connection to it could be made in time")]
     Unreachable,
+    /// It is there, and was not willing: this endpoint was not inserted there in time.
+    #[error("it does not know this endpoint: its application has to insert it, or admit strangers")]
+    NotAdmitted,
     /// It breaks the protocol, or messages are missing.
+    #[error("it breaks the protocol, or messages are missing")]
     Protocol,
 }
 

@@ -34,4 +34,8 @@ pub enum Refusal {
     Over(u32),
     /// A session with this number has been there: try with a higher one.
     Stale(u64),
+    /// The side that asks is not known here: the application may insert it later.
+    Stranger,
+    /// As many connections are open as may be: one of them is being parked.
+    Busy,
 }

@@ -71,6 +71,8 @@ pub struct PeerConnection {
     /// There was a connection in this life.
     has_met: bool,
     failures: u32,
+    /// The last attempt was refused since the peer does not know this side.
+    is_stranger: bool,
     next_conn: u64,
     actions: VecDeque<Action>,
 }
@@ -92,6 +94,7 @@ impl PeerConnection {
             received: 0,
             has_met: false,
             failures: 0,
+            is_stranger: false,
             next_conn: 0,
             actions: VecDeque::new(),
         }
@@ -128,6 +131,20 @@ impl PeerConnection {
         };
         let connect = self.wanted.map(|since| since.saturating_add(self.timeouts.connect));
         own.into_iter().chain(connect).min()
+    }
+
+    /// Whether [`poll_action`](Self::poll_action) has one.
+    pub fn has_actions(&self) -> bool {
+        !self.actions.is_empty()
+    }
+
+    /// What kept the next attempt waiting is over: it is made at once. Whether one waited.
+    pub fn hurry(&mut self, now: Duration) -> bool {
+        let waits = matches!(self.state, State::Waiting { .. });
+        if let State::Waiting { force, .. } = self.state {
+            self.dial(now, force);
+        }
+        waits
     }
 
     fn is_dead(&self) -> bool {
@@ -310,7 +327,7 @@ impl PeerConnection {
 
     fn establish(&mut self, conn: ConnId, session: u64) {
         self.state = State::Established { conn, session };
-        (self.wanted, self.failures, self.has_met) = (None, 0, true);
+        (self.wanted, self.failures, self.has_met, self.is_stranger) = (None, 0, true, false);
         self.actions.push_back(Action::Ready(conn));
     }
 
@@ -341,7 +358,16 @@ impl PeerConnection {
                 self.attempts += ahead;
                 self.retry_later(now);
             }
-            DialError::Refused(Refusal::Over(_)) | DialError::Unreachable => self.retry_later(now),
+            DialError::Refused(Refusal::Busy) => {
+                // The peer is there, and will have a place: it is not unreachable.
+                self.wanted = self.wanted.map(|_| now);
+                self.failures = 0;
+                self.retry_later(now);
+            }
+            DialError::Refused(Refusal::Stranger | Refusal::Over(_)) | DialError::Unreachable => {
+                self.is_stranger = error == DialError::Refused(Refusal::Stranger);
+                self.retry_later(now);
+            }
         }
     }
 
@@ -361,11 +387,26 @@ impl PeerConnection {
         }
     }
 
+    /// The peer broke the protocol on this connection.
+    pub fn on_broken(&mut self, conn: ConnId) {
+        if self.current() == Some(conn) {
+            self.die(DeathCause::Protocol);
+        }
+    }
+
+    /// The highest number of any attempt that is known, and of messages that were sent and received in this life: what the
+    /// peer's next [`Hello`] is near to.
+    pub fn numbers(&self) -> (u64, u64, u64) {
+        (self.attempts, self.sent, self.received)
+    }
+
     /// Time passes.
     pub fn tick(&mut self, now: Duration) {
         let ends = |since: Duration| since.saturating_add(self.timeouts.connect);
         if self.wanted.is_some_and(|since| ends(since) <= now) {
-            return self.die(DeathCause::Unreachable);
+            let cause =
+                if self.is_stranger { DeathCause::NotAdmitted } else { DeathCause::Unreachable };
+            return self.die(cause);
         }
         match self.state {
             State::Waiting { until, force } if until <= now => self.dial(now, force),

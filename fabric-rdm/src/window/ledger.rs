@@ -273,7 +273,6 @@ impl Ledger {
     }
 
     /// As much as is granted, used or not.
-    #[cfg(test)]
     pub(super) fn granted(&self) -> u64 {
         self.parts.iter().map(Part::held).sum()
     }

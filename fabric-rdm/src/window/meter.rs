@@ -72,6 +72,11 @@ impl Meter {
         may
     }
 
+    /// So much was taken, and is not used after all.
+    pub(super) fn give_back(&mut self, amount: u64) {
+        self.used -= amount.min(self.used);
+    }
+
     /// Asks for more where all is used, before more is needed.
     pub(super) fn ask_ahead(&mut self) {
         self.wants |= !self.has(1) && !self.is_exhausted();

@@ -48,6 +48,13 @@ pub struct Notices {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Account(u32);
 
+impl Account {
+    /// Its place, below the number of accounts that there ever were at a time: for tables beside.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AccountState {
     Free,
@@ -201,8 +208,7 @@ impl ReceiveWindows {
     }
 
     /// As many places, and bytes, as are granted.
-    #[cfg(test)]
-    pub(super) fn granted(&self) -> (u64, u64) {
+    pub fn granted(&self) -> (u64, u64) {
         (self.places.granted(), self.bytes.granted())
     }
 }

@@ -56,6 +56,12 @@ impl SendWindow {
         Ok(if self.bytes.take(eager_bytes) { Sending::Eager } else { Sending::EnvelopeOnly })
     }
 
+    /// A message that [`post`](Self::post) let, with these bytes, was not sent and will not be.
+    pub fn take_back(&mut self, eager_bytes: u64) {
+        self.places.give_back(1);
+        self.bytes.give_back(eager_bytes);
+    }
+
     /// Whether a message could be posted.
     pub fn is_open(&self) -> bool {
         self.places.has(1)

@@ -1,0 +1,177 @@
+//! The endpoint under its lock: links by peer, and one turn of progress.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use fabric::{Completion as RawCompletion, Listener};
+use fabric_core::{EndpointId, Error, Event, Result};
+
+use super::link::Link;
+use super::shared::Shared;
+use super::slots::Posting;
+use crate::connection::PeerConnection;
+use crate::peers::{Peer, Peers};
+
+/// Completions that are taken from `fabric` at a time.
+const BATCH: usize = 64;
+
+pub(super) struct Core {
+    pub(super) peers: Peers<Option<Box<Link>>>,
+    pub(super) shared: Shared,
+    pub(super) listener: Listener,
+    /// The endpoint itself among its peers.
+    pub(super) own: Option<Peer>,
+    raw: Box<[RawCompletion]>,
+    /// Connections that ended, whose completions may still wait in the queue.
+    lost: Vec<EndpointId>,
+    /// Peers with a connection, or an attempt at one, or about to make one.
+    pub(super) active: Vec<Peer>,
+    /// Those with a connection or an attempt.
+    pub(super) open: u32,
+    /// Those that wait until there are fewer.
+    pub(super) waiting: VecDeque<Peer>,
+    /// When the first state machine has to be called; it may be early.
+    pub(super) earliest: Option<Duration>,
+}
+
+impl Core {
+    pub(super) fn new(shared: Shared, listener: Listener) -> Result<Self> {
+        Ok(Core {
+            peers: Peers::new(shared.attr.max_peers)?,
+            shared,
+            listener,
+            own: None,
+            raw: vec![RawCompletion::default(); BATCH].into(),
+            lost: Vec::new(),
+            active: Vec::new(),
+            open: 0,
+            waiting: VecDeque::new(),
+            earliest: None,
+        })
+    }
+
+    /// A peer's link, which is made if there is none.
+    pub(super) fn link(&mut self, peer: Peer) -> Result<(&mut Link, &mut Shared)> {
+        let (address, state) = self.peers.get_mut(peer)?;
+        let link = match state {
+            Some(link) => link,
+            None => {
+                let shared = &mut self.shared;
+                let timeouts = shared.attr.timeouts;
+                let connection = PeerConnection::new(shared.me, address.identity(), timeouts);
+                let account = shared.open_account(peer)?;
+                state.insert(Box::new(Link::new(peer, connection, account)))
+            }
+        };
+        Ok((link, &mut self.shared))
+    }
+
+    /// A peer's link, if it has one.
+    pub(super) fn find_link(&mut self, peer: Peer) -> Option<(&mut Link, &mut Shared)> {
+        let (_, state) = self.peers.get_mut(peer).ok()?;
+        Some((state.as_mut()?, &mut self.shared))
+    }
+
+    /// One turn: what `fabric` has for the endpoint, and what follows. Whether there was anything.
+    pub(super) fn progress(&mut self) -> bool {
+        let mut found = false;
+        loop {
+            let taken = self.take_completions();
+            found |= taken > 0;
+            if taken < BATCH {
+                break;
+            }
+        }
+        while let Some(event) = self.shared.events.poll() {
+            found = true;
+            self.on_event(event);
+        }
+        // What came before a connection's end was taken above, or is taken now.
+        if !self.lost.is_empty() {
+            while self.take_completions() > 0 {}
+            for id in std::mem::take(&mut self.lost) {
+                self.on_lost(id);
+            }
+        }
+        self.tick();
+        self.pump();
+        found
+    }
+
+    fn take_completions(&mut self) -> usize {
+        let taken = self.shared.queue.poll(&mut self.raw).unwrap_or(0); // in a forked child
+        for at in 0..taken {
+            let completion = self.raw[at];
+            match Posting::of(&completion) {
+                Posting::Slot(slot) => self.on_slot(slot, &completion),
+                Posting::Sent(number) => self.on_sent(number, &completion),
+            }
+        }
+        taken
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Connected { endpoint, data } => self.on_connected(endpoint, &data),
+            Event::ConnectFailed { endpoint, error } => self.on_connect_failed(endpoint, &error),
+            Event::Disconnected { endpoint, .. } => self.lost.push(endpoint),
+            Event::ConnectRequest { .. } => self.on_requests(),
+            Event::DeviceLost => self.on_device_lost(),
+            _ => {}
+        }
+    }
+
+    /// Looks at the links that changed, until none has.
+    pub(super) fn pump(&mut self) {
+        loop {
+            while let Some((account, grant)) = self.shared.windows.take_grant() {
+                let peer = self.shared.account_of(account);
+                if let Some((link, shared)) = peer.and_then(|peer| self.find_link(peer)) {
+                    link.add_grant(grant);
+                    link.mark(shared);
+                }
+            }
+            let Some(peer) = self.shared.next_dirty() else { return };
+            if let Some((link, _)) = self.find_link(peer) {
+                link.dirty = false;
+                self.settle(peer);
+            }
+        }
+    }
+
+    /// The state as text.
+    pub(super) fn dump(&self) -> String {
+        let Shared { sends, recvs, arrivals, deliveries, windows, dropped, .. } = &self.shared;
+        let mut text = format!(
+            "{} peers, {} connections; {} sends, {} receives ({} in the matcher), {} messages without a receive, \
+             {} deliveries; dropped {dropped}; granted {:?}\n",
+            self.peers.len(),
+            self.open,
+            sends.len(),
+            recvs.len(),
+            self.shared.matcher.posted_len(),
+            arrivals.len(),
+            deliveries.len(),
+            windows.granted(),
+        );
+        for (peer, address, link) in self.peers.iter() {
+            let Some(link) = link else { continue };
+            let posted: usize = link.conns.iter().map(|conn| conn.posted.len()).sum();
+            text += &format!(
+                "{peer} {}: {:?}, {} outstanding, {} queued, {posted} posted, {} awaiting, {} incoming\n",
+                address.identity(),
+                link.connection.phase(),
+                link.live,
+                link.queue.len(),
+                link.awaiting.len(),
+                link.incoming.len(),
+            );
+        }
+        text
+    }
+
+    /// What a call has to fail with that needs the device.
+    pub(super) fn check_device(&self) -> Result<()> {
+        if self.shared.device_lost { Err(Error::DeviceLost) } else { Ok(()) }
+    }
+}

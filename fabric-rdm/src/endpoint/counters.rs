@@ -1,0 +1,148 @@
+//! Counters of operations that ended: never lost, and independent of completions.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use fabric_core::{Error, Result};
+
+use super::completion::Kind;
+
+/// Counts operations of one kind that ended, successes and errors apart. It goes on without anybody polling, and can be waited
+/// for. Clones are the same counter; any thread may use it.
+#[derive(Clone, Debug)]
+pub struct Counter {
+    state: Arc<CounterState>,
+}
+
+#[derive(Debug, Default)]
+struct CounterState {
+    successes: AtomicU64,
+    errors: AtomicU64,
+    waiters: AtomicU64,
+    lock: Mutex<()>,
+    changed: Condvar,
+}
+
+impl Counter {
+    fn new() -> Self {
+        Counter { state: Arc::default() }
+    }
+
+    /// Operations that ended well.
+    pub fn successes(&self) -> u64 {
+        self.state.successes.load(Ordering::Acquire)
+    }
+
+    /// Operations that ended otherwise, those that were canceled among them.
+    pub fn errors(&self) -> u64 {
+        self.state.errors.load(Ordering::Acquire)
+    }
+
+    pub(super) fn add(&self, ok: bool) {
+        let count = if ok { &self.state.successes } else { &self.state.errors };
+        count.fetch_add(1, Ordering::SeqCst);
+        if self.state.waiters.load(Ordering::SeqCst) > 0 {
+            drop(self.state.lock.lock().unwrap_or_else(PoisonError::into_inner));
+            self.state.changed.notify_all();
+        }
+    }
+
+    /// Waits until `look` finds something, at each change again; `None` when the time has passed.
+    fn wait<T>(&self, timeout: Option<Duration>, look: impl Fn(&Self) -> Option<T>) -> Option<T> {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let state = &*self.state;
+        state.waiters.fetch_add(1, Ordering::SeqCst);
+        let mut guard = state.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = loop {
+            if let Some(found) = look(self) {
+                break Some(found);
+            }
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            guard = match left {
+                Some(Duration::ZERO) => break None,
+                Some(left) => {
+                    let waited = state.changed.wait_timeout(guard, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => state.changed.wait(guard).unwrap_or_else(PoisonError::into_inner),
+            };
+        };
+        drop(guard);
+        state.waiters.fetch_sub(1, Ordering::SeqCst);
+        found
+    }
+
+    /// Waits until so many operations have ended well, or one more has not.
+    ///
+    /// # Errors
+    /// `TimedOut`. `InvalidState`: there were more errors than when the wait began, so that number may never be reached.
+    pub fn wait_for(&self, successes: u64, timeout: Option<Duration>) -> Result<()> {
+        let before = self.errors();
+        let look = |counter: &Self| match (counter.successes(), counter.errors()) {
+            (now, _) if now >= successes => Some(Ok(())),
+            (now, errors) if errors > before => Some(Err(Error::state(
+                "wait for counter",
+                format!(
+                    "{now} of {successes} operations have ended well, and {} have not",
+                    errors - before
+                ),
+            ))),
+            _ => None,
+        };
+        self.wait(timeout, look).unwrap_or(Err(Error::TimedOut(None)))
+    }
+}
+
+/// Those of an endpoint.
+#[derive(Debug)]
+pub(super) struct Counters {
+    by_kind: [Counter; KINDS],
+}
+
+const KINDS: usize = 5;
+
+impl Counters {
+    pub(super) fn new() -> Self {
+        Counters { by_kind: std::array::from_fn(|_| Counter::new()) }
+    }
+
+    /// Released buffers count as receives, with the receives of the messages in them.
+    pub(super) fn of(&self, kind: Kind) -> &Counter {
+        let at = match kind {
+            Kind::Send => 0,
+            Kind::Recv | Kind::Released => 1,
+            Kind::Write => 2,
+            Kind::Read => 3,
+            Kind::Atomic => 4,
+        };
+        &self.by_kind[at]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_ends_with_its_number_an_error_or_its_time() {
+        let counter = Counter::new();
+        assert!(matches!(counter.wait_for(1, Some(Duration::ZERO)), Err(Error::TimedOut(_))));
+        counter.add(true);
+        counter.wait_for(1, Some(Duration::ZERO)).unwrap();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| counter.wait_for(3, None));
+            counter.add(true);
+            counter.add(true);
+            waiter.join().unwrap().unwrap();
+            let waiter = scope.spawn(|| counter.wait_for(9, None));
+            while counter.state.waiters.load(Ordering::SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            counter.add(false);
+            let text = waiter.join().unwrap().unwrap_err().to_string();
+            assert!(text.contains("3 of 9 operations have ended well, and 1 have not"), "{text}");
+        });
+        assert_eq!((counter.successes(), counter.errors()), (3, 1));
+    }
+}

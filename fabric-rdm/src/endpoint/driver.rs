@@ -1,0 +1,226 @@
+//! Who makes progress: the application's threads while they poll or wait, and else the endpoint's own.
+//!
+//! One thread at a time sleeps on the descriptors of the endpoint: an application's thread that waits, or the endpoint's. While
+//! the application polls, the endpoint's thread only looks now and then whether it still does.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use fabric::Armed;
+use fabric_core::{Error, Result};
+use fabric_util::wakeup::{Wakeup, poll_until};
+use rustix::event::{PollFd, PollFlags};
+
+use super::core::Core;
+
+/// How long an application does not poll until the endpoint's thread takes over.
+const PATIENCE: Duration = Duration::from_millis(2);
+
+/// Locks a mutex whose state is whole between statements.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The endpoint under its lock, and those that drive it.
+pub(super) struct Driver {
+    core: Mutex<Core>,
+    /// Wakes the thread that sleeps on the descriptors.
+    wakeup: Wakeup,
+    /// A thread sleeps on the descriptors, or is about to.
+    claimed: AtomicBool,
+    /// Until when, in nanoseconds of the endpoint's clock.
+    sleeps_until: AtomicU64,
+    /// Polls of the application.
+    polls: AtomicU64,
+    /// Threads of the application in `wait`.
+    waiters: AtomicU32,
+    stop: AtomicBool,
+    /// Of what threads that do not sleep on the descriptors wait for: counts changes.
+    changes: Mutex<u64>,
+    changed: Condvar,
+}
+
+impl Driver {
+    pub(super) fn new(core: Core) -> Result<Self> {
+        let wakeup =
+            Wakeup::new().map_err(|cause| Error::system("make rdm endpoint", "fabric", cause))?;
+        Ok(Driver {
+            core: Mutex::new(core),
+            wakeup,
+            claimed: AtomicBool::new(false),
+            sleeps_until: AtomicU64::new(u64::MAX),
+            polls: AtomicU64::new(0),
+            waiters: AtomicU32::new(0),
+            stop: AtomicBool::new(false),
+            changes: Mutex::new(0),
+            changed: Condvar::new(),
+        })
+    }
+
+    /// A call on the endpoint, and what follows for threads that sleep.
+    pub(super) fn call<T>(&self, call: impl FnOnce(&mut Core) -> T) -> T {
+        let mut core = lock(&self.core);
+        let result = call(&mut core);
+        let has_ended = core.shared.has_ended() && self.waiters.load(Ordering::SeqCst) > 0;
+        let is_early = core.deadline().is_some_and(|deadline| {
+            (deadline.as_nanos() as u64) < self.sleeps_until.load(Ordering::SeqCst)
+        });
+        drop(core);
+        if has_ended || is_early {
+            self.kick();
+        }
+        result
+    }
+
+    /// The same, of an application that polls.
+    pub(super) fn poll<T>(&self, call: impl FnOnce(&mut Core) -> T) -> T {
+        self.polls.fetch_add(1, Ordering::Relaxed);
+        self.call(|core| {
+            core.progress();
+            call(core)
+        })
+    }
+
+    /// Wakes all that sleep.
+    fn kick(&self) {
+        if self.claimed.load(Ordering::SeqCst) {
+            self.wakeup.set();
+        }
+        self.change();
+    }
+
+    fn change(&self) {
+        *lock(&self.changes) += 1;
+        self.changed.notify_all();
+    }
+
+    fn seen(&self) -> u64 {
+        *lock(&self.changes)
+    }
+
+    /// Sleeps until something has changed since `seen`, or `deadline`.
+    fn wait_change(&self, seen: u64, deadline: Option<Instant>) {
+        let mut changes = lock(&self.changes);
+        while *changes == seen {
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            changes = match left {
+                Some(Duration::ZERO) => return,
+                Some(left) => {
+                    let waited = self.changed.wait_timeout(changes, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.changed.wait(changes).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    fn claim(&self) -> bool {
+        !self.claimed.swap(true, Ordering::SeqCst)
+    }
+
+    fn release(&self) {
+        self.sleeps_until.store(u64::MAX, Ordering::SeqCst);
+        self.claimed.store(false, Ordering::SeqCst);
+        self.change();
+    }
+
+    /// Sleeps on the descriptors until one is readable, or `deadline`. The caller has the claim, and looks again.
+    fn sleep(&self, deadline: Option<Instant>, is_application: bool) -> Result<()> {
+        let core = lock(&self.core);
+        let (queue, events) = (core.shared.queue.clone(), core.shared.events.clone());
+        let timer = core.deadline();
+        let until = timer.map_or(u64::MAX, |timer| timer.as_nanos() as u64);
+        self.sleeps_until.store(until, Ordering::SeqCst);
+        let timer = timer.and_then(|timer| core.shared.start.checked_add(timer));
+        let has_ended = is_application && core.shared.has_ended();
+        drop(core);
+        let armed = if is_application { queue.arm_manual() } else { queue.arm() };
+        if has_ended || armed? == Armed::Ready {
+            return Ok(());
+        }
+        let deadline = deadline.into_iter().chain(timer).min();
+        let fds = [queue.as_fd(), events.as_fd(), self.wakeup.as_fd()];
+        let mut fds = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        poll_until(&mut fds, deadline).map_err(|cause| Error::system("wait", "fabric", cause))?;
+        self.wakeup.clear();
+        Ok(())
+    }
+
+    /// Has `look` look after each turn until it finds something; `None` when the time has passed.
+    pub(super) fn wait<T>(
+        &self,
+        timeout: Option<Duration>,
+        mut look: impl FnMut(&mut Core) -> Option<T>,
+    ) -> Result<Option<T>> {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        self.waiters.fetch_add(1, Ordering::SeqCst);
+        let found = self.wait_until(deadline, &mut look);
+        self.waiters.fetch_sub(1, Ordering::SeqCst);
+        // The endpoint's thread may have to go on.
+        self.change();
+        found
+    }
+
+    fn wait_until<T>(
+        &self,
+        deadline: Option<Instant>,
+        look: &mut impl FnMut(&mut Core) -> Option<T>,
+    ) -> Result<Option<T>> {
+        loop {
+            let seen = self.seen();
+            if let Some(found) = self.poll(&mut *look) {
+                return Ok(Some(found));
+            }
+            if deadline.is_some_and(|at| at <= Instant::now()) {
+                return Ok(None);
+            }
+            if self.claim() {
+                let slept = self.sleep(deadline, true);
+                self.release();
+                slept?;
+            } else {
+                // The endpoint's own thread gives way.
+                self.wakeup.set();
+                self.wait_change(seen, deadline);
+            }
+        }
+    }
+
+    /// The endpoint's thread: until [`stop`](Self::stop).
+    pub(super) fn run(&self) {
+        while !self.stop.load(Ordering::SeqCst) {
+            let seen = self.seen();
+            let polls = self.polls.load(Ordering::Relaxed);
+            if self.waiters.load(Ordering::SeqCst) > 0 {
+                // They drive.
+                self.wait_change(seen, None);
+                continue;
+            }
+            self.wait_change(seen, Instant::now().checked_add(PATIENCE));
+            let is_driven = || {
+                self.polls.load(Ordering::Relaxed) != polls
+                    || self.waiters.load(Ordering::SeqCst) > 0
+                    || self.stop.load(Ordering::SeqCst)
+            };
+            if is_driven() || !self.claim() {
+                continue;
+            }
+            loop {
+                self.call(|core| core.progress());
+                if is_driven() || self.sleep(None, false).is_err() {
+                    break;
+                }
+            }
+            self.release();
+        }
+    }
+
+    /// Ends [`run`](Self::run).
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.wakeup.set();
+        self.change();
+    }
+}

@@ -1,0 +1,173 @@
+//! Ends before the time: a peer's death, its removal, and operations that the application cancels.
+
+use fabric_core::Result;
+
+use super::completion::Status;
+use super::core::Core;
+use super::link::Link;
+use super::ops::{Body, Incoming, Payload, SendOp};
+use super::shared::{PeerEvent, Shared};
+use super::table::Key;
+use crate::address::Address;
+use crate::matching::{Ending, ReceiveId};
+use crate::peers::Peer;
+
+impl Core {
+    /// Ends all that waits or is under way with a peer: the oldest operation with `first`, the others as canceled, receives from
+    /// it alone with `receives`. Messages that came whole stay.
+    pub(super) fn end_all(&mut self, peer: Peer, first: Status, receives: Status) {
+        self.end_receives(peer, receives);
+        let Some((link, shared)) = self.find_link(peer) else { return };
+        let ids: Vec<_> = link.conns.iter().map(|conn| conn.id).collect();
+        ids.into_iter().for_each(|id| link.close(shared, id));
+        link.end_operations(shared, first);
+        link.end_incoming(shared, receives);
+        link.clear(shared);
+    }
+
+    fn end_receives(&mut self, peer: Peer, status: Status) {
+        let mut ended: Vec<(ReceiveId, Ending<Key>)> = Vec::new();
+        self.shared.matcher.end_peer(peer, |id, ending| ended.push((id, ending)));
+        for (_, ending) in ended {
+            self.end_receive(ending, status);
+        }
+    }
+
+    fn end_receive(&mut self, ending: Ending<Key>, status: Status) {
+        match ending {
+            Ending::Ended(key) => self.shared.end_recv_without(key, status),
+            Ending::Released(released) => self.shared.end_released(released),
+            Ending::WithLast | Ending::NotThere => {}
+        }
+    }
+
+    /// Takes a peer out: what is pending ends as canceled, its messages are dropped.
+    pub(super) fn remove(&mut self, peer: Peer) -> Result<Address> {
+        self.peers.get(peer)?;
+        self.end_all(peer, Status::Canceled, Status::Canceled);
+        let mut dropped = Vec::new();
+        self.shared.matcher.remove_peer(peer, |_, _| {}, |message| dropped.push(message.payload));
+        for key in dropped {
+            self.shared.dropped += 1;
+            if self.own == Some(peer) {
+                self.drop_arrival(key);
+            } else if let Some(arrival) = self.shared.arrivals.remove(key) {
+                self.shared.free_place(arrival.account);
+            }
+        }
+        if let Some((link, shared)) = self.find_link(peer)
+            && link.is_stranger
+        {
+            shared.strangers -= 1;
+        }
+        self.shared.peer_events.retain(|event| match event {
+            PeerEvent::Admitted(of) | PeerEvent::Down(of, _) => *of != peer,
+        });
+        self.forget_active(peer);
+        if self.own == Some(peer) {
+            self.own = None;
+        }
+        let (address, _) = self.peers.remove(peer)?;
+        self.pump();
+        Ok(address)
+    }
+
+    /// Ends a send that is not on its way. Whether there was one.
+    pub(super) fn cancel_send(&mut self, key: Key) -> bool {
+        let Some(op) = self.shared.sends.get(key) else { return false };
+        let (peer, is_own) = (op.peer, self.own == Some(op.peer));
+        if is_own {
+            return self.cancel_own(key);
+        }
+        let Some((link, shared)) = self.find_link(peer) else { return false };
+        let Some(at) = link.queue.iter().position(|queued| *queued == key) else { return false };
+        if let Some(SendOp { body: Body::Message(message), len, .. }) = shared.sends.get(key) {
+            link.uncharged -= u64::from(message.charged.is_none());
+            link.uncharge(message.charged, *len);
+        }
+        link.queue.remove(at);
+        link.end_op(shared, key, Status::Canceled);
+        true
+    }
+
+    /// The same of a message to oneself that has not met a receive.
+    fn cancel_own(&mut self, key: Key) -> bool {
+        let shared = &mut self.shared;
+        let is_it = |payload: &Payload| matches!(payload, Payload::Own(of) if *of == key);
+        let found = shared.arrivals.iter().find(|(_, arrival)| is_it(&arrival.payload));
+        let Some((arrival, id)) = found.map(|(key, arrival)| (key, arrival.id)) else {
+            return false;
+        };
+        // One that the application claimed is being taken.
+        let Some(id) = id else { return false };
+        if shared.matcher.claim(id).is_none() {
+            return false;
+        }
+        shared.arrivals.remove(arrival);
+        if let Some(op) = shared.sends.remove(key) {
+            shared.end_send(&op, Status::Canceled);
+        }
+        true
+    }
+
+    /// Ends a receive that has not met its message. Whether there was one.
+    pub(super) fn cancel_recv(&mut self, key: Key) -> bool {
+        let id = self.shared.recvs.get(key).and_then(|recv| recv.id);
+        let Some(id) = id else { return false };
+        let ending = self.shared.matcher.cancel(id);
+        let is_there = ending != Ending::NotThere;
+        self.end_receive(ending, Status::Canceled);
+        is_there
+    }
+}
+
+impl Link {
+    /// Ends all operations, in the order of their posts.
+    fn end_operations(&mut self, shared: &mut Shared, first: Status) {
+        let mut status = if self.refused { Status::Canceled } else { first };
+        for key in std::mem::take(&mut self.outstanding) {
+            if let Some(op) = shared.sends.remove(key) {
+                shared.end_send(&op, status);
+                status = Status::Canceled;
+            }
+        }
+        self.live = 0;
+    }
+
+    /// Ends messages whose payload does not come any more.
+    fn end_incoming(&mut self, shared: &mut Shared, status: Status) {
+        for (_, incoming) in std::mem::take(&mut self.incoming) {
+            match incoming {
+                Incoming::Arrival(key) => {
+                    let Some(arrival) = shared.arrivals.remove(key) else { continue };
+                    arrival.id.into_iter().for_each(|id| drop(shared.matcher.claim(id)));
+                    shared.free_place(arrival.account);
+                    shared.dropped += 1;
+                }
+                Incoming::Delivery(key) => {
+                    let Some(delivery) = shared.deliveries.remove(key) else { continue };
+                    shared.end_met(&delivery.met, status, None, delivery.account);
+                }
+                Incoming::Dropped(_) => {}
+            }
+        }
+    }
+
+    /// Forgets what was to be sent, and gives the peer's part of the window back.
+    fn clear(&mut self, shared: &mut Shared) {
+        self.queue.clear();
+        self.uncharged = 0;
+        self.awaiting.clear();
+        self.serving.clear();
+        self.granting.clear();
+        self.reading.clear();
+        self.reads = 0;
+        self.controls.clear();
+        self.grant = None;
+        self.late_fetches.clear();
+        self.window = None;
+        if let Some(account) = self.account.take() {
+            shared.windows.close(account);
+        }
+    }
+}

@@ -1,0 +1,500 @@
+//! The endpoint as applications have it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use fabric::{Capabilities, CqAttr, Domain, ListenerAttr, Op, SharedReceiveAttr, Slice};
+use fabric_core::{Error, Result};
+use fabric_util::fork::ForkEpoch;
+
+use super::attr::RdmAttr;
+use super::completion::{Completion, Kind};
+use super::core::Core;
+use super::counters::Counter;
+use super::driver::Driver;
+use super::op::{Recv, Send};
+use super::ops::Met;
+use super::post_error::PostError;
+use super::shared::{Parts, PeerEvent, Shared};
+use super::slots::Slots;
+use super::table::Key;
+use crate::address::Address;
+use crate::connection::DeathCause;
+use crate::hash::keyed_hasher;
+use crate::identity::{EndpointIdentity, HostIdentity};
+use crate::matching::{Envelope, MatchLimits, Matcher, MessageId, Pattern};
+use crate::peers::Peer;
+use crate::window::ReceiveWindows;
+
+const OP: &str = "make rdm endpoint";
+
+/// Names an operation that was posted, to cancel it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OpId(Which);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Which {
+    Send(Key),
+    Recv(Key),
+}
+
+/// A message without a receive, as [`Endpoint::probe`] found it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probed {
+    id: MessageId,
+    /// What is known of it.
+    pub envelope: Envelope,
+}
+
+/// An endpoint for messages, one-sided operations and atomics to many peers, without connections that the application would
+/// have to make.
+///
+/// - Peers are known by their [`Address`], which the application ships however it likes, and [inserts](Endpoint::insert).
+///   Connections are made when they are needed, and parked when there are too many.
+/// - Messages may have a tag. A receive says which ones it takes ([`Pattern`]). For each pair of endpoints, messages meet
+///   receives in the order in which they were sent, and receives in the order in which they were posted.
+/// - Each operation ends in exactly one [`Completion`].
+/// - A message whose post succeeded reaches the target's matching, whatever else waits there; one more than the target has
+///   places for is refused ([`PostError::Again`]).
+/// - A peer that is lost stays so until it is [revived](Endpoint::revive).
+/// - The thread that polls makes progress; where none does, the endpoint's own thread.
+/// - Any thread may use it. It has a listener, a completion queue and an event queue of its own on the domain.
+///
+/// An `Ok` is weaker than that of a connected endpoint of `fabric`: the target's *library* has the message, not yet a receive.
+/// [`Send::matched`] waits for the latter.
+///
+/// Dropping it closes all connections: peers find it lost. What has not ended by then ends without a completion.
+///
+/// ```
+/// use std::time::Duration;
+/// use fabric::{Access, Domain, Hints};
+/// use fabric_rdm::matching::Pattern;
+/// use fabric_rdm::{Endpoint, RdmAttr, Recv, Send};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let hints = Hints { provider: Some("tcp".into()), ..Hints::default() };
+/// # if false {
+/// let hints = Hints::default();
+/// # }
+/// // Both are in one process here; nothing would change if they were not.
+/// let (domain_a, domain_b) = (Domain::open(&hints)?, Domain::open(&hints)?);
+/// let a = Endpoint::new(&domain_a, &RdmAttr::default())?;
+/// let b = Endpoint::new(&domain_b, &RdmAttr::default())?;
+/// let to_b = a.insert(b.address())?;
+/// let from_a = b.insert(a.address())?;
+///
+/// let inbox = domain_b.alloc(4096, Access::LOCAL_WRITE)?;
+/// b.post_recv(&Recv::new(Pattern::tagged(7).from(from_a), &inbox).context(1))?;
+/// a.post_send(to_b, &Send::inject(b"a message").tag(7).context(2))?;
+///
+/// let timeout = Some(Duration::from_secs(5));
+/// let received = b.wait_one(timeout)?;
+/// assert_eq!((received.context, received.len, received.tag), (1, 9, Some(7)));
+/// assert_eq!(inbox.to_vec(..9)?, b"a message");
+/// assert!(a.wait_one(timeout)?.is_ok());
+/// # Ok(()) }
+/// ```
+pub struct Endpoint {
+    driver: Arc<Driver>,
+    address: Address,
+    domain: Domain,
+    fork_epoch: ForkEpoch,
+    counters: [Counter; 5],
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Room for connections beyond `max_open`: attempts that cross, and those that are being closed.
+const SPARE: usize = 16;
+
+impl Endpoint {
+    /// Makes an endpoint on a domain, and listens for peers.
+    ///
+    /// # Errors
+    /// `InvalidArgument` that names the setting; what listening, allocating and making queues can fail with.
+    pub fn new(domain: &Domain, attr: &RdmAttr) -> Result<Self> {
+        let info = domain.info();
+        attr.check(info)?;
+        let listen = match (attr.listen, info.addresses.first()) {
+            (Some(addr), _) => addr,
+            (None, Some(addr)) => (*addr, 0).into(),
+            (None, None) => {
+                return Err(Error::invalid(OP, "the device has no address: set `listen`"));
+            }
+        };
+        let events = domain.event_queue()?;
+        let listener_attr = {
+            let mut listener_attr = ListenerAttr::default();
+            listener_attr.backlog = attr.backlog.min(info.limits.backlog);
+            listener_attr
+        };
+        let listener = domain.listen_into(listen, &listener_attr, &events)?;
+        let me = EndpointIdentity::random()?;
+        let rail = listener.local_addr();
+        let rails: Vec<_> = match rail.ip().is_unspecified() {
+            true => info.addresses.iter().map(|ip| (*ip, rail.port()).into()).collect(),
+            false => vec![rail],
+        };
+        let rails = &rails[..rails.len().min(crate::MAX_RAILS)];
+        let address = Address::new(me, HostIdentity::read()?, rails)?;
+        let slots = (attr.slots as usize).min(info.limits.shared_depth);
+        let is_shared = info.capabilities.contains(Capabilities::SHARED_RECEIVES);
+        let connections = attr.max_open as usize + SPARE;
+        let own = if is_shared { 0 } else { attr.connection_attr(info).recv_depth };
+        let room = connections * (attr.connection_depth as usize + own) + slots;
+        let queue =
+            domain.completion_queue_with(&CqAttr::new(room.min(info.limits.cq_capacity)))?;
+        let shared = if is_shared {
+            let mut shared_attr = SharedReceiveAttr::new(slots);
+            shared_attr.segments = 1;
+            Some((domain.shared_receive_queue_with(&shared_attr, &queue)?, slots))
+        } else {
+            None
+        };
+        let limits = MatchLimits {
+            receives: attr.recv_depth,
+            messages: (attr.window.places.total as u32).saturating_add(attr.send_depth),
+        };
+        let shared = Shared::new(Parts {
+            me,
+            address: address.to_bytes(),
+            domain: domain.clone(),
+            events,
+            queue,
+            attr: attr.clone(),
+            slots: Slots::new(domain, attr.slot_len as usize, shared)?,
+            matcher: Matcher::new(limits)?,
+            windows: ReceiveWindows::new(&attr.window)?,
+            hasher: keyed_hasher()?,
+        });
+        let kinds = [Kind::Send, Kind::Recv, Kind::Write, Kind::Read, Kind::Atomic];
+        let counters = kinds.map(|kind| shared.counters.of(kind).clone());
+        let driver = Arc::new(Driver::new(Core::new(shared, listener)?)?);
+        let runs = driver.clone();
+        let thread = std::thread::Builder::new()
+            .name("fabric-rdm".to_owned())
+            .stack_size(256 << 10)
+            .spawn(move || runs.run())
+            .map_err(|cause| Error::system(OP, "fabric", cause))?;
+        let (domain, fork_epoch) = (domain.clone(), ForkEpoch::current());
+        Ok(Endpoint { driver, address, domain, fork_epoch, counters, thread: Some(thread) })
+    }
+
+    /// What peers need to reach it.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// The domain that it is on: for the memory of its operations.
+    pub fn domain(&self) -> &Domain {
+        &self.domain
+    }
+
+    fn check(&self, operation: &'static str) -> Result<()> {
+        if self.fork_epoch.is_current() {
+            return Ok(());
+        }
+        Err(Error::state(operation, "the endpoint is of the parent process"))
+    }
+
+    /// Makes a peer of an address: the same one each time for the same identity. Its own address makes a peer of itself.
+    ///
+    /// # Errors
+    /// `NoMemory`: there are as many peers as may be. `InvalidState` in a forked child.
+    pub fn insert(&self, address: &Address) -> Result<Peer> {
+        self.check("insert")?;
+        let is_own = address.identity() == self.address.identity();
+        self.driver.call(|core| {
+            let peer = core.peers.insert(address)?;
+            if is_own {
+                core.own = Some(peer);
+            }
+            Ok(peer)
+        })
+    }
+
+    /// Removes a peer: what is pending with it ends `Canceled`, its messages are dropped, and its handle names no peer any more.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: there is no such peer. `InvalidState` in a forked child.
+    pub fn remove(&self, peer: Peer) -> Result<()> {
+        self.check("remove")?;
+        self.driver.call(|core| core.remove(peer)).map(drop)
+    }
+
+    /// A peer's address: of a stranger, what it said of itself.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: there is no such peer. `InvalidState` in a forked child.
+    pub fn address_of(&self, peer: Peer) -> Result<Address> {
+        self.check("address_of")?;
+        self.driver.call(|core| Ok(core.peers.get(peer)?.0.clone()))
+    }
+
+    /// Why a peer is down; `None`: it is not.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: there is no such peer. `InvalidState` in a forked child.
+    pub fn down(&self, peer: Peer) -> Result<Option<DeathCause>> {
+        self.check("down")?;
+        self.driver.call(|core| {
+            core.peers.get(peer)?;
+            Ok(core.find_link(peer).and_then(|(link, _)| link.connection.death()))
+        })
+    }
+
+    /// Takes a peer that is down for alive again: posts connect anew. Nothing of before is repeated. One that is not down stays
+    /// as it is.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: there is no such peer. `NoMemory`: others have what the receive window would reserve for it.
+    /// `InvalidState` in a forked child.
+    pub fn revive(&self, peer: Peer) -> Result<()> {
+        self.check("revive")?;
+        self.driver.call(|core| core.revive(peer))
+    }
+
+    /// Posts a message to a peer. There is no need to be connected.
+    ///
+    /// # Errors
+    /// [`PostError::Again`] with what is full, [`PostError::PeerDown`]; `InvalidArgument` that says what is wrong, for a peer
+    /// that was removed too; `InvalidState` for a closed region or in a forked child; `DeviceLost`.
+    pub fn post_send(&self, peer: Peer, send: &Send<'_>) -> Result<OpId, PostError> {
+        self.check("send")?;
+        self.driver.call(|core| core.post_send(peer, send)).map(|key| OpId(Which::Send(key)))
+    }
+
+    /// Posts a receive.
+    ///
+    /// # Errors
+    /// [`PostError::Again`] at the depth; else as [`post_send`](Endpoint::post_send).
+    pub fn post_recv(&self, recv: &Recv<'_>) -> Result<OpId, PostError> {
+        self.check("recv")?;
+        self.driver.call(|core| core.post_recv(recv)).map(|key| OpId(Which::Recv(key)))
+    }
+
+    /// Posts a one-sided operation: a write, a read or an atomic, with the contract of a connected endpoint. Operations to one
+    /// peer are executed in the order of their posts as there, across connections that are parked too.
+    ///
+    /// # Errors
+    /// As [`post_send`](Endpoint::post_send); `InvalidArgument` for a message; `Unsupported` for immediate data, and to oneself.
+    pub fn post(&self, peer: Peer, op: &Op<'_>) -> Result<OpId, PostError> {
+        self.check("post")?;
+        self.driver.call(|core| core.post_one_sided(peer, op)).map(|key| OpId(Which::Send(key)))
+    }
+
+    /// Cancels an operation that is not on its way, or a receive that has not met a message: it ends `Canceled`, and was
+    /// certainly not executed. Any other ends as it would have. Either way it has exactly one completion. Whether it was
+    /// canceled.
+    ///
+    /// # Errors
+    /// `InvalidState` in a forked child.
+    pub fn cancel(&self, op: OpId) -> Result<bool> {
+        self.check("cancel")?;
+        Ok(self.driver.call(|core| match op.0 {
+            Which::Send(key) => core.cancel_send(key),
+            Which::Recv(key) => core.cancel_recv(key),
+        }))
+    }
+
+    /// Finds the oldest message of a pattern that has not met a receive. It stays there.
+    ///
+    /// # Errors
+    /// `InvalidState` in a forked child.
+    pub fn probe(&self, pattern: &Pattern) -> Result<Option<Probed>> {
+        self.check("probe")?;
+        Ok(self.driver.poll(|core| {
+            let (id, envelope) = core.shared.matcher.probe(pattern)?;
+            Some(Probed { id, envelope })
+        }))
+    }
+
+    /// Takes a message that was probed, so that no receive meets it. `None`: it was taken before.
+    ///
+    /// # Errors
+    /// `InvalidState` in a forked child.
+    pub fn claim(&self, probed: &Probed) -> Result<Option<Claimed<'_>>> {
+        self.check("claim")?;
+        let claimed = self.driver.call(|core| {
+            let message = core.shared.matcher.claim(probed.id)?;
+            let arrival = core.shared.arrivals.get_mut(message.payload)?;
+            arrival.id = None;
+            Some(message)
+        });
+        Ok(claimed.map(|message| Claimed {
+            endpoint: self,
+            key: Some(message.payload),
+            envelope: message.envelope,
+        }))
+    }
+
+    /// Takes completions, at most as many as `out` holds, and says how many. Never blocks; none is no error.
+    ///
+    /// # Errors
+    /// `InvalidState` in a forked child.
+    pub fn poll(&self, out: &mut [Completion]) -> Result<usize> {
+        self.check("poll")?;
+        Ok(self.driver.poll(|core| core.shared.take(out)))
+    }
+
+    /// Takes one completion, if there is one.
+    ///
+    /// # Errors
+    /// As [`poll`](Endpoint::poll).
+    pub fn poll_one(&self) -> Result<Option<Completion>> {
+        let mut one = [Completion::default()];
+        Ok((self.poll(&mut one)? == 1).then_some(one[0]))
+    }
+
+    /// Takes at least one completion, sleeping for it as long as `timeout` (`None`: for ever).
+    ///
+    /// # Errors
+    /// `TimedOut`; `InvalidArgument` if `out` is empty; `InvalidState` in a forked child.
+    pub fn wait(&self, out: &mut [Completion], timeout: Option<Duration>) -> Result<usize> {
+        self.check("wait")?;
+        if out.is_empty() {
+            return Err(Error::invalid("wait", "there is no room for a completion in `out`"));
+        }
+        let taken = self.driver.wait(timeout, |core| {
+            let taken = core.shared.take(out);
+            (taken > 0).then_some(taken)
+        })?;
+        taken.ok_or(Error::TimedOut(None))
+    }
+
+    /// Takes one completion, sleeping for it as long as `timeout` (`None`: for ever).
+    ///
+    /// # Errors
+    /// As [`wait`](Endpoint::wait).
+    pub fn wait_one(&self, timeout: Option<Duration>) -> Result<Completion> {
+        let mut one = [Completion::default()];
+        self.wait(&mut one, timeout)?;
+        Ok(one[0])
+    }
+
+    /// Takes what happened to a peer, if something has.
+    ///
+    /// # Errors
+    /// `InvalidState` in a forked child.
+    pub fn poll_event(&self) -> Result<Option<PeerEvent>> {
+        self.check("poll_event")?;
+        Ok(self.driver.poll(|core| core.shared.peer_events.pop_front()))
+    }
+
+    /// What counts the operations of a kind that ended.
+    pub fn counter(&self, kind: Kind) -> &Counter {
+        let at = match kind {
+            Kind::Send => 0,
+            Kind::Recv | Kind::Released => 1,
+            Kind::Write => 2,
+            Kind::Read => 3,
+            Kind::Atomic => 4,
+        };
+        &self.counters[at]
+    }
+
+    /// The most bytes that [`Send::inject`] takes: at least 96.
+    ///
+    /// # Errors
+    /// `InvalidState` in a forked child.
+    pub fn max_inject(&self) -> Result<usize> {
+        self.check("max_inject")?;
+        Ok(self.driver.call(|core| core.max_inject()))
+    }
+
+    /// Its state as text, for a bug report. Slow; not for the data path.
+    pub fn dump(&self) -> String {
+        match self.check("dump") {
+            Ok(()) => self.driver.call(|core| core.dump()),
+            Err(error) => error.to_string(),
+        }
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        if self.fork_epoch.is_current() {
+            self.driver.stop();
+            if let Some(thread) = self.thread.take() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Endpoint({:?})", self.address)
+    }
+}
+
+/// A message that the application claimed: no receive meets it. It is [received](Claimed::receive), or dropped.
+#[derive(Debug)]
+pub struct Claimed<'a> {
+    endpoint: &'a Endpoint,
+    key: Option<Key>,
+    envelope: Envelope,
+}
+
+impl Claimed<'_> {
+    /// What is known of it.
+    pub fn envelope(&self) -> Envelope {
+        self.envelope
+    }
+
+    /// Receives it into `into`, with a completion as any receive has. After an error it is claimed as before.
+    ///
+    /// # Errors
+    /// As [`Endpoint::post_recv`]; `InvalidState` if it was received before, or its peer was lost before all of it had come, or
+    /// removed.
+    pub fn receive<'s>(
+        &mut self,
+        into: impl Into<Slice<'s>>,
+        context: u64,
+    ) -> Result<OpId, PostError> {
+        self.endpoint.check("receive")?;
+        let recv = Recv::new(Pattern::untagged(), into).context(context);
+        let (key, envelope) = (self.key, self.envelope);
+        let received = self.endpoint.driver.call(|core| core.receive_claimed(key, envelope, &recv));
+        if received.is_ok() {
+            self.key = None;
+        }
+        received.map(|key| OpId(Which::Recv(key)))
+    }
+}
+
+impl Drop for Claimed<'_> {
+    fn drop(&mut self) {
+        if let Some(key) = self.key.take()
+            && self.endpoint.fork_epoch.is_current()
+        {
+            self.endpoint.driver.call(|core| core.drop_arrival(key));
+        }
+    }
+}
+
+impl Core {
+    fn receive_claimed(
+        &mut self,
+        key: Option<Key>,
+        envelope: Envelope,
+        recv: &Recv<'_>,
+    ) -> Result<Key, PostError> {
+        let gone = || Error::state("receive", "the message was received, or its peer is gone");
+        let arrival =
+            key.filter(|key| self.shared.arrivals.get(*key).is_some()).ok_or_else(gone)?;
+        if self.shared.recvs_out >= self.shared.attr.recv_depth {
+            return Err(super::post_error::Full::Depth.into());
+        }
+        let (recv_key, len) = (self.shared.add_recv(recv)?, recv.into.len() as u64);
+        self.shared.recvs_out += 1;
+        let len = len.min(envelope.len);
+        let met = Met { recv: recv_key, receive: None, of_many: false, envelope, offset: 0, len };
+        if let Some(arrival) = self.shared.arrivals.remove(arrival) {
+            self.deliver_arrival(met, arrival);
+        }
+        self.pump();
+        Ok(recv_key)
+    }
+}

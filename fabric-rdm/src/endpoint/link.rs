@@ -1,0 +1,215 @@
+//! What an endpoint keeps for one peer, from the first post or request on.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use fabric::Endpoint;
+use fabric_core::RemoteRegion;
+use smallvec::SmallVec;
+
+use super::ops::Incoming;
+use super::table::Key;
+use crate::connection::{ConnId, PeerConnection};
+use crate::peers::Peer;
+use crate::window::{Account, Grant, SendWindow};
+
+/// A connection, or an attempt at one.
+pub(super) struct Conn {
+    pub(super) id: ConnId,
+    pub(super) endpoint: Endpoint,
+    /// The operations of its send queue that have not completed, in the order of their posts, which is that of their ends.
+    pub(super) posted: VecDeque<Posted>,
+    /// The number of the next one, and so of the oldest.
+    pub(super) next_post: u64,
+}
+
+impl Conn {
+    pub(super) fn new(id: ConnId, endpoint: Endpoint) -> Self {
+        Conn { id, endpoint, posted: VecDeque::new(), next_post: 0 }
+    }
+
+    /// The operation with this number has completed, and with it each before.
+    pub(super) fn completed(&mut self, number: u64) -> Option<Posted> {
+        let oldest = self.next_post - self.posted.len() as u64;
+        (number == oldest).then(|| self.posted.pop_front()).flatten()
+    }
+}
+
+/// An operation of a send queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Posted {
+    pub(super) what: PostedKind,
+    /// The head that went before payload.
+    pub(super) head: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PostedKind {
+    /// Of this operation of the application.
+    Op(Key),
+    /// A read for this delivery.
+    Read(Key),
+    Control,
+    Park,
+}
+
+/// What is to be said to the peer, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Control {
+    Fetch(u64),
+    Offer(u64, RemoteRegion),
+    Done(u64),
+    Matched(u64),
+}
+
+/// One peer.
+pub(super) struct Link {
+    pub(super) peer: Peer,
+    pub(super) connection: PeerConnection,
+    pub(super) conns: SmallVec<[Conn; 1]>,
+    /// The one that messages go by.
+    pub(super) current: Option<ConnId>,
+    /// The peer's part of the receive window; none once it is dead.
+    pub(super) account: Option<Account>,
+    /// What may be sent; none before the peer's windows are known.
+    pub(super) window: Option<SendWindow>,
+    /// Operations that wait for the connection, or for room in it.
+    pub(super) queue: VecDeque<Key>,
+    /// Messages in the queue for which the window has no place yet.
+    pub(super) uncharged: u64,
+    /// Operations that have not ended, in the order of their posts, with some that have.
+    pub(super) outstanding: VecDeque<Key>,
+    /// Operations of `outstanding` that have not ended.
+    pub(super) live: usize,
+    /// Messages that wait for a word of the peer, by their numbers.
+    pub(super) awaiting: BTreeMap<u64, Key>,
+    /// Messages that go in pieces.
+    pub(super) serving: VecDeque<Key>,
+    /// Messages that were fetched, by their numbers, and whose grants are not open yet.
+    pub(super) granting: VecDeque<(u64, Key)>,
+    /// Deliveries with reads to post.
+    pub(super) reading: VecDeque<Key>,
+    /// Reads that have not completed.
+    pub(super) reads: u32,
+    pub(super) controls: VecDeque<Control>,
+    /// The newest one, where it is not sent.
+    pub(super) grant: Option<Grant>,
+    pub(super) confirm: bool,
+    pub(super) send_park: bool,
+    pub(super) draining: bool,
+    /// The last message of the connection was sent.
+    pub(super) park_sent: bool,
+    /// Messages that the peer fetched since then.
+    pub(super) late_fetches: Vec<u64>,
+    /// Bytes of a frame that the peer takes.
+    pub(super) peer_slot: u64,
+    /// Messages of the peer whose payload is not all there.
+    pub(super) incoming: BTreeMap<u64, Incoming>,
+    /// It is to be looked at.
+    pub(super) dirty: bool,
+    /// When it was used last, by the endpoint's count of uses.
+    pub(super) used: u64,
+    /// Attempts so far: each goes to the next rail.
+    pub(super) dials: usize,
+    /// An operation has ended by the target's refusal: so the end of the connection is no loss of others.
+    pub(super) refused: bool,
+    /// When its state machine has to be called.
+    pub(super) deadline: Option<Duration>,
+    /// It was not inserted by the application.
+    pub(super) is_stranger: bool,
+    /// It is in the endpoint's list of active links.
+    pub(super) is_active: bool,
+    /// It counts as open there.
+    pub(super) is_open: bool,
+    /// It is in the endpoint's queue for room.
+    pub(super) waits_for_room: bool,
+}
+
+impl Link {
+    pub(super) fn new(peer: Peer, connection: PeerConnection, account: Account) -> Self {
+        Link {
+            peer,
+            connection,
+            conns: SmallVec::new(),
+            current: None,
+            account: Some(account),
+            window: None,
+            queue: VecDeque::new(),
+            uncharged: 0,
+            outstanding: VecDeque::new(),
+            live: 0,
+            awaiting: BTreeMap::new(),
+            serving: VecDeque::new(),
+            granting: VecDeque::new(),
+            reading: VecDeque::new(),
+            reads: 0,
+            controls: VecDeque::new(),
+            grant: None,
+            confirm: false,
+            send_park: false,
+            draining: false,
+            park_sent: false,
+            late_fetches: Vec::new(),
+            peer_slot: 0,
+            incoming: BTreeMap::new(),
+            dirty: false,
+            used: 0,
+            dials: 0,
+            refused: false,
+            deadline: None,
+            is_stranger: false,
+            is_active: false,
+            is_open: false,
+            waits_for_room: false,
+        }
+    }
+
+    pub(super) fn conn(&mut self, id: ConnId) -> Option<&mut Conn> {
+        self.conns.iter_mut().find(|conn| conn.id == id)
+    }
+
+    /// The connection that messages go by, if there is one.
+    pub(super) fn current(&mut self) -> Option<&mut Conn> {
+        let id = self.current?;
+        self.conn(id)
+    }
+
+    /// Whether a post goes out at once.
+    pub(super) fn is_clear(&self) -> bool {
+        self.current.is_some() && !self.draining && self.queue.is_empty()
+    }
+
+    /// Whether something is to be done that needs a connection.
+    pub(super) fn wants_connection(&self) -> bool {
+        !self.queue.is_empty()
+            || !self.serving.is_empty()
+            || !self.granting.is_empty()
+            || !self.reading.is_empty()
+            || !self.controls.is_empty()
+            || !self.late_fetches.is_empty()
+    }
+
+    /// Whether nothing is under way but what may wait at its sender for ever.
+    pub(super) fn is_idle(&self) -> bool {
+        !self.wants_connection()
+            && self.reads == 0
+            && self.conns.iter().all(|conn| conn.posted.is_empty())
+    }
+
+    /// An operation was posted.
+    pub(super) fn track(&mut self, key: Key) {
+        self.outstanding.push_back(key);
+        self.live += 1;
+    }
+
+    /// An operation has ended.
+    pub(super) fn untrack(&mut self, is_live: impl Fn(Key) -> bool) {
+        self.live = self.live.saturating_sub(1);
+        if self.outstanding.len() > 2 * self.live + 64 {
+            self.outstanding.retain(|key| is_live(*key));
+        }
+        while self.outstanding.front().is_some_and(|key| !is_live(*key)) {
+            self.outstanding.pop_front();
+        }
+    }
+}

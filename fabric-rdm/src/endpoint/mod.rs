@@ -1,0 +1,44 @@
+//! The endpoint: reliable datagrams over connected endpoints of `fabric`.
+//!
+//! | file | what belongs there |
+//! |---|---|
+//! | `handle` | the endpoint as applications have it |
+//! | `driver` | who polls: the application, or the endpoint's thread |
+//! | `core`, `shared` | what is under the endpoint's lock, and one turn of progress |
+//! | `link` | what there is for one peer |
+//! | `connecting`, `hello_data` | connections as their state machines want them; what requests carry |
+//! | `sends`, `transmit` | posts, and what goes out |
+//! | `receives` | what comes in, and which receive it meets |
+//! | `rendezvous` | payload that stays at its sender |
+//! | `ending` | death, removal, cancel |
+//! | `wire`, `slots` | the format of frames, and the memory they are in |
+
+mod attr;
+mod completion;
+mod connecting;
+mod core;
+mod counters;
+mod driver;
+mod ending;
+mod handle;
+mod hello_data;
+mod link;
+mod op;
+mod ops;
+mod post_error;
+mod receives;
+mod rendezvous;
+mod sends;
+mod shared;
+mod slots;
+mod table;
+mod transmit;
+mod wire;
+
+pub use attr::RdmAttr;
+pub use completion::{Completion, Kind, Status};
+pub use counters::Counter;
+pub use handle::{Claimed, Endpoint, OpId, Probed};
+pub use op::{Recv, Send};
+pub use post_error::{Full, PostError};
+pub use shared::PeerEvent;

@@ -1,0 +1,148 @@
+//! What an endpoint keeps of operations, messages and receives until they end.
+
+use fabric::{Grant, OwnedOp, OwnedSlice, PendingGrant};
+use fabric_core::RemoteRegion;
+use smallvec::SmallVec;
+
+use super::completion::Kind;
+use super::table::Key;
+use super::wire::{Head, Way};
+use crate::matching::{Envelope, Match, MessageId, ReceiveId};
+use crate::peers::Peer;
+use crate::window::Account;
+
+/// An operation to a peer.
+pub(super) struct SendOp {
+    pub(super) peer: Peer,
+    pub(super) context: u64,
+    pub(super) kind: Kind,
+    pub(super) signaled: bool,
+    pub(super) len: u64,
+    pub(super) body: Body,
+    /// Operations of `fabric` that carry it and have not completed.
+    pub(super) posts: u32,
+    /// Its payload is not at the target.
+    pub(super) waits_payload: bool,
+    /// The target is to say that it has met a receive, and has not.
+    pub(super) waits_match: bool,
+}
+
+pub(super) enum Body {
+    Message(Message),
+    OneSided(OwnedOp),
+    /// All that is needed of it was posted.
+    Posted,
+}
+
+/// A message on its way.
+pub(super) struct Message {
+    pub(super) tag: Option<u64>,
+    pub(super) immediate: Option<u32>,
+    pub(super) matched: bool,
+    pub(super) source: Source,
+    /// Once it was sent.
+    pub(super) number: u64,
+    /// The window has a place for it.
+    pub(super) charged: Option<Way>,
+    /// Bytes that were sent in pieces.
+    pub(super) taken: u64,
+    /// By which the target reads it.
+    pub(super) grant: GrantState,
+}
+
+pub(super) enum GrantState {
+    None,
+    Pending(PendingGrant),
+    Open(#[allow(dead_code)] Grant), // revoked by its drop
+}
+
+/// Where the payload is.
+pub(super) enum Source {
+    Slice(OwnedSlice),
+    Bytes(SmallVec<[u8; 64]>),
+}
+
+impl Message {
+    pub(super) fn head(&self, len: u64, way: Way) -> Head {
+        let Message { number, tag, immediate, matched, .. } = *self;
+        Head { number, tag, immediate, len, matched, way }
+    }
+}
+
+/// A posted receive.
+pub(super) struct RecvOp {
+    pub(super) context: u64,
+    pub(super) signaled: bool,
+    pub(super) into: OwnedSlice,
+    /// In the matcher, once it is there.
+    pub(super) id: Option<ReceiveId>,
+}
+
+/// A message that has not met a receive.
+pub(super) struct Arrival {
+    /// In the matcher; none once the application claimed it.
+    pub(super) id: Option<MessageId>,
+    pub(super) envelope: Envelope,
+    pub(super) number: u64,
+    pub(super) immediate: Option<u32>,
+    /// The sender waits for its match.
+    pub(super) wants_match: bool,
+    /// What it uses of the window; nothing, if it is the endpoint's own.
+    pub(super) account: Option<(Account, u64)>,
+    pub(super) payload: Payload,
+}
+
+/// Where the payload of a message is that has not met a receive.
+pub(super) enum Payload {
+    /// Here.
+    Whole(Box<[u8]>),
+    /// Some of it is here, the rest comes.
+    Partial(Vec<u8>),
+    /// At its sender; and where it can be read, in which session of the connection.
+    AtSender(Option<(u64, RemoteRegion)>),
+    /// In an operation of this endpoint to itself.
+    Own(Key),
+}
+
+/// A message and the receive that it met.
+#[derive(Clone, Copy)]
+pub(super) struct Met {
+    pub(super) recv: Key,
+    /// In the matcher; none of a message that was claimed.
+    pub(super) receive: Option<ReceiveId>,
+    pub(super) of_many: bool,
+    pub(super) envelope: Envelope,
+    /// Where in the receive's buffer, and how many bytes go there.
+    pub(super) offset: u64,
+    pub(super) len: u64,
+}
+
+impl From<Match<Key, Key>> for Met {
+    fn from(met: Match<Key, Key>) -> Self {
+        let Match { receive, context: recv, envelope, offset, len, of_many, .. } = met;
+        Met { recv, receive: Some(receive), of_many, envelope, offset, len }
+    }
+}
+
+/// A message that has met a receive, and whose payload is not all there.
+pub(super) struct Delivery {
+    pub(super) met: Met,
+    pub(super) number: u64,
+    pub(super) immediate: Option<u32>,
+    /// Bytes that have come, or for which a read was posted.
+    pub(super) taken: u64,
+    /// Reads that have not completed.
+    pub(super) reads: u32,
+    /// Where the payload can be read.
+    pub(super) remote: Option<RemoteRegion>,
+    pub(super) account: Option<(Account, u64)>,
+}
+
+/// A message of a peer whose payload is not all there, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Incoming {
+    Arrival(Key),
+    Delivery(Key),
+    /// It is not wanted, and so many bytes of it come.
+    Dropped(u64),
+}

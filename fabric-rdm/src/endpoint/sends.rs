@@ -1,0 +1,313 @@
+//! Posting to peers: messages and one-sided operations, and their ends.
+
+use fabric::{Access, Completion as RawCompletion, Op, OpKind, OwnedOp};
+use fabric_core::{Error, Status as RawStatus};
+use smallvec::SmallVec;
+
+use super::completion::{Kind, Status};
+use super::core::Core;
+use super::link::{Link, PostedKind};
+use super::op::{PayloadRef, Send};
+use super::ops::{Arrival, Body, GrantState, Message, Payload, SendOp, Source};
+use super::post_error::{Full, PostError};
+use super::shared::Shared;
+use super::table::Key;
+use super::wire::{HEAD, Head, Way};
+use crate::matching::{Arrived, Envelope};
+use crate::peers::Peer;
+use crate::window::Blocked;
+
+impl Core {
+    /// Posts a message.
+    pub(super) fn post_send(&mut self, peer: Peer, send: &Send<'_>) -> Result<Key, PostError> {
+        self.check_device()?;
+        if self.shared.sends_out >= self.shared.attr.send_depth {
+            return Err(Full::Depth.into());
+        }
+        let payload = send.payload;
+        let len = match payload {
+            PayloadRef::Slice(slice) => {
+                slice.check("send", &self.shared.domain, Access::empty())?;
+                slice.len() as u64
+            }
+            PayloadRef::Bytes(bytes) => self.check_inject(bytes)?,
+        };
+        if self.own == Some(peer) {
+            return self.send_to_self(peer, send, len);
+        }
+        let (link, shared) = self.link(peer)?;
+        link.check_alive()?;
+        shared.uses += 1;
+        link.used = shared.uses;
+        let charged = match link.current {
+            Some(_) if !link.draining && link.uncharged == 0 => {
+                let charged = link.charge(shared, len);
+                // What it asks for has to go out.
+                link.mark(shared);
+                Some(charged.map_err(Full::Peer)?)
+            }
+            _ if link.uncharged >= shared.attr.window.places.window => {
+                return Err(Full::Peer(Blocked::Window).into());
+            }
+            _ => None,
+        };
+        let op = |body| SendOp {
+            peer,
+            context: send.context,
+            kind: Kind::Send,
+            signaled: send.signaled,
+            len,
+            body,
+            posts: 0,
+            waits_payload: false,
+            waits_match: false,
+        };
+        let is_first = link.is_clear();
+        if charged == Some(Way::Whole) && is_first {
+            let head = Head {
+                number: 0,
+                tag: send.tag,
+                immediate: send.immediate,
+                len,
+                matched: send.matched,
+                way: Way::Whole,
+            };
+            let waits_match = send.matched;
+            let key = shared.sends.insert(SendOp { posts: 1, waits_match, ..op(Body::Posted) });
+            if link.transmit_now(shared, key, head, payload) {
+                link.track(key);
+                shared.sends_out += 1;
+                return Ok(key);
+            }
+            shared.sends.remove(key);
+        }
+        let source = match payload {
+            PayloadRef::Slice(slice) => slice.hold().map(Source::Slice),
+            PayloadRef::Bytes(bytes) => Ok(Source::Bytes(SmallVec::from_slice(bytes))),
+        };
+        let source = source.inspect_err(|_| link.uncharge(charged, len))?;
+        let message = Message {
+            tag: send.tag,
+            immediate: send.immediate,
+            matched: send.matched,
+            source,
+            number: 0,
+            charged,
+            taken: 0,
+            grant: GrantState::None,
+        };
+        let key = shared.sends.insert(op(Body::Message(message)));
+        link.uncharged += u64::from(charged.is_none());
+        link.submit(shared, key);
+        shared.sends_out += 1;
+        self.after_post();
+        Ok(key)
+    }
+
+    /// Posts a one-sided operation.
+    pub(super) fn post_one_sided(&mut self, peer: Peer, op: &Op<'_>) -> Result<Key, PostError> {
+        self.check_device()?;
+        if self.shared.sends_out >= self.shared.attr.send_depth {
+            return Err(Full::Depth.into());
+        }
+        let kind = match op.kind() {
+            OpKind::Write => Kind::Write,
+            OpKind::Read => Kind::Read,
+            OpKind::Atomic => Kind::Atomic,
+            _ => return Err(Error::invalid("post", "a message is posted by `send`").into()),
+        };
+        if op.get_immediate().is_some() {
+            let detail =
+                "a write has no immediate here: send a message behind it, which arrives after it";
+            return Err(Error::unsupported("post", "fabric", detail).into());
+        }
+        if self.own == Some(peer) {
+            let detail = "one-sided operations to oneself: the memory is here";
+            return Err(Error::unsupported("post", "fabric", detail).into());
+        }
+        self.peers.get(peer)?;
+        let kept = OwnedOp::new(&self.shared.domain, &self.shared.connection_attr, &op.signaled())?;
+        let (link, shared) = self.link(peer)?;
+        link.check_alive()?;
+        shared.uses += 1;
+        link.used = shared.uses;
+        let key = shared.sends.insert(SendOp {
+            peer,
+            context: op.get_context(),
+            kind,
+            signaled: op.is_signaled(),
+            len: kept.len() as u64,
+            body: Body::OneSided(kept),
+            posts: 0,
+            waits_payload: false,
+            waits_match: false,
+        });
+        link.submit(shared, key);
+        shared.sends_out += 1;
+        self.after_post();
+        Ok(key)
+    }
+
+    /// What a post has changed beside its link.
+    fn after_post(&mut self) {
+        if !self.shared.dirty.is_empty() {
+            self.pump();
+        }
+    }
+
+    fn check_inject(&self, bytes: &[u8]) -> Result<u64, Error> {
+        let (len, max) = (bytes.len(), self.max_inject());
+        if len > max {
+            let detail = format!("{len} bytes to inject; the endpoint takes {max}");
+            return Err(Error::invalid("send", detail));
+        }
+        Ok(len as u64)
+    }
+
+    /// The most bytes that a message to inject has.
+    pub(super) fn max_inject(&self) -> usize {
+        self.shared.connection_attr.inject - HEAD
+    }
+
+    /// A message of the endpoint to itself needs no connection and no window: it stays where it is until it meets a receive.
+    fn send_to_self(&mut self, peer: Peer, send: &Send<'_>, len: u64) -> Result<Key, PostError> {
+        let shared = &mut self.shared;
+        let source = match send.payload {
+            PayloadRef::Slice(slice) => Source::Slice(slice.hold()?),
+            PayloadRef::Bytes(bytes) => Source::Bytes(SmallVec::from_slice(bytes)),
+        };
+        let message = Message {
+            tag: send.tag,
+            immediate: send.immediate,
+            matched: send.matched,
+            source,
+            number: 0,
+            charged: None,
+            taken: 0,
+            grant: GrantState::None,
+        };
+        let key = shared.sends.insert(SendOp {
+            peer,
+            context: send.context,
+            kind: Kind::Send,
+            signaled: send.signaled,
+            len,
+            body: Body::Message(message),
+            posts: 0,
+            waits_payload: true,
+            waits_match: send.matched,
+        });
+        let envelope = Envelope { source: peer, tag: send.tag, len };
+        let mut arrival = Arrival {
+            id: None,
+            envelope,
+            number: 0,
+            immediate: send.immediate,
+            wants_match: false,
+            account: None,
+            payload: Payload::Own(key),
+        };
+        shared.sends_out += 1;
+        match shared.matcher.arrive(envelope, shared.arrivals.next_key()) {
+            Ok(Arrived::Matched(met)) => self.deliver_arrival(met.into(), arrival),
+            Ok(Arrived::Waits(id)) => {
+                arrival.id = Some(id);
+                self.shared.arrivals.insert(arrival);
+            }
+            Err(_) => {
+                shared.sends.remove(key);
+                shared.sends_out -= 1;
+                return Err(Full::Peer(Blocked::Places).into());
+            }
+        }
+        Ok(key)
+    }
+
+    /// An operation of a send queue has completed.
+    pub(super) fn on_sent(&mut self, number: u64, completion: &RawCompletion) {
+        let Some(&(peer, id)) = self.shared.conns.get(&completion.endpoint) else { return };
+        let Some((link, shared)) = self.find_link(peer) else { return };
+        let Some(posted) = link.conn(id).and_then(|conn| conn.completed(number)) else { return };
+        posted.head.into_iter().for_each(|head| shared.heads.give_back(head));
+        match posted.what {
+            PostedKind::Op(key) => {
+                if let Some(op) = shared.sends.get_mut(key) {
+                    op.posts = op.posts.saturating_sub(1);
+                }
+                link.on_op(shared, key, completion.status);
+            }
+            PostedKind::Read(key) => self.on_read(peer, key, completion.is_ok()),
+            PostedKind::Control => {}
+            PostedKind::Park if completion.is_ok() => {
+                link.connection.park_completed(shared.now(), id);
+            }
+            PostedKind::Park => {}
+        }
+        // There is room for one more.
+        if let Some((link, shared)) = self.find_link(peer)
+            && (link.wants_connection() || link.draining || link.grant.is_some())
+        {
+            link.mark(shared);
+        }
+    }
+}
+
+impl Link {
+    fn check_alive(&self) -> Result<(), PostError> {
+        match self.connection.death() {
+            Some(cause) => Err(PostError::PeerDown(cause)),
+            None => Ok(()),
+        }
+    }
+
+    /// A message is not sent after all.
+    pub(super) fn uncharge(&mut self, charged: Option<Way>, len: u64) {
+        if let (Some(way), Some(window)) = (charged, &mut self.window) {
+            window.take_back(if way == Way::Fetched { 0 } else { len });
+        }
+    }
+
+    /// Posts an operation, or has it wait behind those before it.
+    fn submit(&mut self, shared: &mut Shared, key: Key) {
+        self.track(key);
+        if !(self.is_clear() && self.transmit_op(shared, key)) {
+            self.queue.push_back(key);
+        }
+        self.mark(shared);
+    }
+
+    /// One of the operations of `fabric` that carry an operation has completed.
+    fn on_op(&mut self, shared: &mut Shared, key: Key, status: RawStatus) {
+        let status = match status {
+            RawStatus::Ok => return self.end_if_done(shared, key),
+            // The connection is over: what becomes of its operations follows, all at once and in their order.
+            RawStatus::PeerLost | RawStatus::Canceled => return,
+            RawStatus::RemoteAccess => Status::RemoteAccess,
+            _ => Status::Internal,
+        };
+        self.refused = true;
+        self.end_op(shared, key, status);
+    }
+
+    /// Ends an operation if nothing of it is under way.
+    pub(super) fn end_if_done(&mut self, shared: &mut Shared, key: Key) {
+        let is_done = shared.sends.get(key).is_some_and(|op| {
+            op.posts == 0
+                && !op.waits_payload
+                && !op.waits_match
+                && !matches!(op.body, Body::Message(_))
+        });
+        if is_done {
+            self.end_op(shared, key, Status::Ok);
+        }
+    }
+
+    /// Ends an operation.
+    pub(super) fn end_op(&mut self, shared: &mut Shared, key: Key, status: Status) {
+        if let Some(op) = shared.sends.remove(key) {
+            shared.end_send(&op, status);
+            let sends = &shared.sends;
+            self.untrack(|key| sends.get(key).is_some());
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! What all links of an endpoint share: its queues, its tables, and what has ended.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use ahash::RandomState;
+use fabric::{CompletionQueue, Domain, EventQueue};
+use fabric_core::{EndpointAttr, EndpointId, Error};
+
+use super::attr::RdmAttr;
+use super::completion::{Completion, Kind, Status};
+use super::counters::Counters;
+use super::hello_data::Windows;
+use super::ops::{Arrival, Delivery, RecvOp, SendOp};
+use super::slots::{Heads, Slots};
+use super::table::{Key, Table};
+use crate::connection::{ConnId, DeathCause};
+use crate::identity::EndpointIdentity;
+use crate::matching::{Matcher, Released};
+use crate::peers::Peer;
+use crate::window::{Account, ReceiveWindows};
+
+/// Something that happened to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PeerEvent {
+    /// A stranger connected, and is a peer now.
+    Admitted(Peer),
+    /// The peer is down: posts to it fail until it is revived.
+    Down(Peer, DeathCause),
+}
+
+/// What was ended and not taken, and what is given back when it is.
+struct Ended {
+    completion: Completion,
+    /// It counts against a depth.
+    counts: bool,
+    /// A place in the window, and bytes.
+    credit: Option<(Account, u64)>,
+}
+
+pub(super) struct Shared {
+    pub(super) me: EndpointIdentity,
+    /// For peers.
+    pub(super) address: Vec<u8>,
+    pub(super) domain: Domain,
+    pub(super) events: EventQueue,
+    pub(super) queue: CompletionQueue,
+    pub(super) attr: RdmAttr,
+    pub(super) connection_attr: EndpointAttr,
+    pub(super) has_grants: bool,
+    pub(super) slots: Slots,
+    pub(super) heads: Heads,
+    pub(super) matcher: Matcher<Key, Key>,
+    pub(super) windows: ReceiveWindows,
+    /// Whose they are.
+    accounts: Vec<Option<Peer>>,
+    pub(super) sends: Table<SendOp>,
+    pub(super) recvs: Table<RecvOp>,
+    pub(super) arrivals: Table<Arrival>,
+    pub(super) deliveries: Table<Delivery>,
+    ended: VecDeque<Ended>,
+    /// Operations that count against the depths.
+    pub(super) sends_out: u32,
+    pub(super) recvs_out: u32,
+    pub(super) counters: Counters,
+    /// At most two of a peer: those that were not taken.
+    pub(super) peer_events: VecDeque<PeerEvent>,
+    pub(super) conns: HashMap<EndpointId, (Peer, ConnId), RandomState>,
+    /// Links that are to be looked at.
+    pub(super) dirty: VecDeque<Peer>,
+    pub(super) strangers: u32,
+    /// Counts uses of links.
+    pub(super) uses: u64,
+    pub(super) start: Instant,
+    pub(super) device_lost: bool,
+    /// Messages that came for peers that were removed.
+    pub(super) dropped: u64,
+}
+
+/// What an endpoint is made with.
+pub(super) struct Parts {
+    pub(super) me: EndpointIdentity,
+    pub(super) address: Vec<u8>,
+    pub(super) domain: Domain,
+    pub(super) events: EventQueue,
+    pub(super) queue: CompletionQueue,
+    pub(super) attr: RdmAttr,
+    pub(super) slots: Slots,
+    pub(super) matcher: Matcher<Key, Key>,
+    pub(super) windows: ReceiveWindows,
+    pub(super) hasher: RandomState,
+}
+
+impl Shared {
+    pub(super) fn new(parts: Parts) -> Self {
+        let Parts { me, address, domain, events, queue, attr, slots, matcher, windows, hasher } =
+            parts;
+        let info = domain.info();
+        let has_grants = info.capabilities.contains(fabric::Capabilities::GRANTS);
+        Shared {
+            me,
+            address,
+            connection_attr: attr.connection_attr(info),
+            has_grants,
+            heads: Heads::new(&domain),
+            domain,
+            events,
+            queue,
+            attr,
+            slots,
+            matcher,
+            windows,
+            accounts: Vec::new(),
+            sends: Table::default(),
+            recvs: Table::default(),
+            arrivals: Table::default(),
+            deliveries: Table::default(),
+            ended: VecDeque::new(),
+            sends_out: 0,
+            recvs_out: 0,
+            counters: Counters::new(),
+            peer_events: VecDeque::new(),
+            conns: HashMap::with_hasher(hasher),
+            dirty: VecDeque::new(),
+            strangers: 0,
+            uses: 0,
+            start: Instant::now(),
+            device_lost: false,
+            dropped: 0,
+        }
+    }
+
+    /// The time, as the state machines of connections count it.
+    pub(super) fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// How much one peer may have here.
+    pub(super) fn own_windows(&self) -> Windows {
+        let limits = &self.attr.window;
+        let slot_len = self.attr.slot_len.into();
+        Windows { places: limits.places.window, bytes: limits.bytes.window, slot_len }
+    }
+
+    /// A peer's part of the receive window.
+    pub(super) fn open_account(&mut self, peer: Peer) -> Result<Account, Error> {
+        let account = self.windows.open()?;
+        if self.accounts.len() <= account.index() {
+            self.accounts.resize(account.index() + 1, None);
+        }
+        self.accounts[account.index()] = Some(peer);
+        Ok(account)
+    }
+
+    pub(super) fn account_of(&self, account: Account) -> Option<Peer> {
+        self.accounts.get(account.index()).copied().flatten()
+    }
+
+    /// A message has met a receive, or was dropped: its place is free.
+    pub(super) fn free_place(&mut self, credit: Option<(Account, u64)>) {
+        if let Some((account, bytes)) = credit {
+            self.windows.on_matched(account, bytes);
+        }
+    }
+
+    /// The next link that is to be looked at, once: it is to be so when its place frees.
+    pub(super) fn next_dirty(&mut self) -> Option<Peer> {
+        self.dirty.pop_front()
+    }
+
+    /// An operation to a peer has ended. Its link has to be told apart.
+    pub(super) fn end_send(&mut self, op: &SendOp, status: Status) {
+        let is_ok = status == Status::Ok;
+        self.counters.of(op.kind).add(is_ok);
+        if is_ok && !op.signaled {
+            self.sends_out -= 1;
+            return;
+        }
+        let mut completion = Completion::new(op.context, op.kind, status);
+        completion.peer = Some(op.peer);
+        if is_ok {
+            completion.len = op.len;
+            completion.message_len = op.len;
+        }
+        self.ended.push_back(Ended { completion, counts: true, credit: None });
+    }
+
+    /// A receive, or one message of many, has ended.
+    pub(super) fn end_recv(
+        &mut self,
+        completion: Completion,
+        signaled: bool,
+        counts: bool,
+        credit: Option<(Account, u64)>,
+    ) {
+        self.counters.of(completion.kind).add(completion.is_ok());
+        if completion.is_ok() && !signaled {
+            self.recvs_out -= u32::from(counts);
+            self.free_place(credit);
+            return;
+        }
+        self.ended.push_back(Ended { completion, counts, credit });
+    }
+
+    /// A receive has ended without a message.
+    pub(super) fn end_recv_without(&mut self, key: Key, status: Status) {
+        if let Some(recv) = self.recvs.remove(key) {
+            let completion = Completion::new(recv.context, Kind::Recv, status);
+            self.end_recv(completion, recv.signaled, true, None);
+        }
+    }
+
+    /// A receive of many messages is over.
+    pub(super) fn end_released(&mut self, released: Released<Key>) {
+        if let Some(recv) = self.recvs.remove(released.context) {
+            let mut completion = Completion::new(recv.context, Kind::Released, Status::Ok);
+            completion.len = released.used;
+            // Also of one without completions: the buffer is the application's again.
+            self.end_recv(completion, true, true, None);
+        }
+    }
+
+    /// Takes completions; says how many.
+    pub(super) fn take(&mut self, out: &mut [Completion]) -> usize {
+        let mut taken = 0;
+        while taken < out.len()
+            && let Some(Ended { completion, counts, credit }) = self.ended.pop_front()
+        {
+            if counts {
+                match completion.kind {
+                    Kind::Recv | Kind::Released => self.recvs_out -= 1,
+                    _ => self.sends_out -= 1,
+                }
+            }
+            self.free_place(credit);
+            out[taken] = completion;
+            taken += 1;
+        }
+        taken
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        !self.ended.is_empty()
+    }
+}

@@ -1,0 +1,130 @@
+//! Values by keys that never name another value: what completions and handles of the application name.
+
+/// Names a value of a [`Table`], also after it was taken out, and then none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Key {
+    index: u32,
+    generation: u32,
+}
+
+/// Generations wrap after so many: a key that old is kept by no application and no completion.
+const GENERATIONS: u32 = 1 << 28;
+
+impl Key {
+    /// As a number of [`BITS`](Self::BITS) bits.
+    pub(super) fn to_bits(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+
+    pub(super) fn from_bits(bits: u64) -> Self {
+        Key { index: bits as u32, generation: (bits >> 32) as u32 % GENERATIONS }
+    }
+
+    pub(super) const BITS: u32 = 60;
+}
+
+/// Values by their keys, with no allocation while there are no more than there were before.
+#[derive(Debug)]
+pub(super) struct Table<T> {
+    slots: Vec<TableSlot<T>>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct TableSlot<T> {
+    generation: u32,
+    value: Option<T>,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Table { slots: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Table<T> {
+    /// The key that the next value gets.
+    pub(super) fn next_key(&self) -> Key {
+        match self.free.last() {
+            Some(&index) => Key { index, generation: self.slots[index as usize].generation },
+            None => Key { index: self.slots.len() as u32, generation: 0 },
+        }
+    }
+
+    pub(super) fn insert(&mut self, value: T) -> Key {
+        let key = self.next_key();
+        match self.free.pop() {
+            Some(index) => self.slots[index as usize].value = Some(value),
+            None => self.slots.push(TableSlot { generation: 0, value: Some(value) }),
+        }
+        key
+    }
+
+    pub(super) fn get(&self, key: Key) -> Option<&T> {
+        let slot = self.slots.get(key.index as usize)?;
+        if slot.generation == key.generation { slot.value.as_ref() } else { None }
+    }
+
+    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        let slot = self.slots.get_mut(key.index as usize)?;
+        if slot.generation == key.generation { slot.value.as_mut() } else { None }
+    }
+
+    pub(super) fn remove(&mut self, key: Key) -> Option<T> {
+        let slot = self.slots.get_mut(key.index as usize)?;
+        if slot.generation != key.generation {
+            return None;
+        }
+        let value = slot.value.take()?;
+        slot.generation = (slot.generation + 1) % GENERATIONS;
+        self.free.push(key.index);
+        Some(value)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// All values, in no order that means something.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
+        (0..).zip(&self.slots).filter_map(|(index, slot)| {
+            let key = Key { index, generation: slot.generation };
+            slot.value.as_ref().map(|value| (key, value))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_names_its_value_and_then_none() {
+        let mut table = Table::default();
+        let expected = table.next_key();
+        let first = table.insert("first");
+        assert_eq!((first, table.len()), (expected, 1));
+        assert_eq!(table.remove(first), Some("first"));
+        assert_eq!((table.remove(first), table.get(first), table.len()), (None, None, 0));
+        let second = table.insert("second");
+        assert_ne!(first, second);
+        assert_eq!((table.get(first), table.get(second)), (None, Some(&"second")));
+        assert_eq!(Key::from_bits(second.to_bits()), second);
+        assert!(second.to_bits() >> Key::BITS == 0);
+        assert_eq!(
+            table.iter().map(|(key, value)| (key, *value)).collect::<Vec<_>>(),
+            [(second, "second")]
+        );
+    }
+
+    #[test]
+    fn generations_wrap_within_their_bits() {
+        let mut table = Table::default();
+        let first = table.insert(1);
+        table.slots[0].generation = GENERATIONS - 1;
+        let last = Key { generation: GENERATIONS - 1, ..first };
+        assert_eq!(Key::from_bits(last.to_bits()), last);
+        assert_eq!(table.remove(last), Some(1));
+        assert_eq!(table.insert(2), first);
+    }
+}

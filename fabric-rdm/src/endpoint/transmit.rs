@@ -1,0 +1,447 @@
+//! Sending: what a link has for its connection, as far as there is room in it.
+
+use fabric::{Access, Op};
+use fabric_core::{Error, RemoteRegion};
+use fabric_util::log_line;
+
+use super::attr::CONTROL_DEPTH;
+use super::link::{Control, Link, Posted, PostedKind};
+use super::op::PayloadRef;
+use super::ops::{Body, GrantState, Message, SendOp, Source};
+use super::shared::Shared;
+use super::slots::Posting;
+use super::table::Key;
+use super::wire::{DATA_HEAD, Frame, HEAD, Head, Way};
+use crate::window::{Blocked, Grant, Sending};
+
+/// The most that is sent by copying it into the operation.
+pub(super) const MAX_INJECT: usize = 256;
+
+/// Whether something was posted, or has to wait.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sent {
+    Yes,
+    /// The connection has no room, or is no more.
+    No,
+}
+
+impl SendOp {
+    /// The connection is no more by which the target would have read its payload.
+    pub(super) fn forget_grant(&mut self) {
+        if let Body::Message(message) = &mut self.body {
+            message.grant = GrantState::None;
+        }
+    }
+}
+
+impl Source {
+    fn all(&self) -> PayloadRef<'_> {
+        match self {
+            Source::Bytes(bytes) => PayloadRef::Bytes(bytes),
+            Source::Slice(slice) => PayloadRef::Slice(slice.as_slice()),
+        }
+    }
+
+    fn part(&self, start: usize, len: usize) -> PayloadRef<'_> {
+        match self {
+            Source::Bytes(bytes) => PayloadRef::Bytes(&bytes[start..start + len]),
+            Source::Slice(slice) => PayloadRef::Slice(slice.as_slice().slice(start..start + len)),
+        }
+    }
+}
+
+impl Link {
+    /// How a message of this length goes if the window lets it.
+    fn way_of(&self, shared: &Shared, len: u64) -> Way {
+        if len.saturating_add(HEAD as u64) <= self.peer_slot {
+            Way::Whole
+        } else if len < shared.attr.rendezvous {
+            Way::Pieces
+        } else {
+            Way::Fetched
+        }
+    }
+
+    /// A place in the peer's window for a message.
+    pub(super) fn charge(&mut self, shared: &Shared, len: u64) -> Result<Way, Blocked> {
+        let way = self.way_of(shared, len);
+        let bytes = if way == Way::Fetched { 0 } else { len };
+        let Some(window) = &mut self.window else { return Err(Blocked::Places) };
+        Ok(match window.post(bytes)? {
+            Sending::Eager => way,
+            Sending::EnvelopeOnly => Way::Fetched,
+        })
+    }
+
+    /// The receiver's word on what the peer may send is newer.
+    pub(super) fn add_grant(&mut self, mut grant: Grant) {
+        if let Some(older) = self.grant {
+            grant.places.recall |= older.places.recall;
+            grant.bytes.recall |= older.bytes.recall;
+        }
+        self.grant = Some(grant);
+    }
+
+    /// Posts to the connection, if it has so much room left.
+    pub(super) fn post(
+        &mut self,
+        shared: &mut Shared,
+        (what, head): (PostedKind, Option<u32>),
+        op: impl FnOnce(u64, &fabric::Endpoint) -> Result<(), Error>,
+    ) -> Sent {
+        let depth = shared.attr.connection_depth as usize;
+        let reserved = match what {
+            PostedKind::Control | PostedKind::Park => 0,
+            _ => CONTROL_DEPTH as usize,
+        };
+        let peer = self.peer;
+        let posted = match self.current() {
+            Some(conn) if conn.posted.len() + reserved < depth => {
+                let context = Posting::Sent(conn.next_post).to_bits();
+                let posted = op(context, &conn.endpoint);
+                if posted.is_ok() {
+                    conn.posted.push_back(Posted { what, head });
+                    conn.next_post += 1;
+                }
+                posted
+            }
+            _ => Err(Error::Again),
+        };
+        let Err(error) = posted else { return Sent::Yes };
+        head.into_iter().for_each(|head| shared.heads.give_back(head));
+        match error {
+            // Its end is reported by an event.
+            Error::Again | Error::NotConnected | Error::DeviceLost => {}
+            error => {
+                log_line!(Warn, "{peer}: the connection ends, as a post failed: {error}");
+                if let Some(id) = self.current {
+                    self.connection.on_lost(shared.now(), id);
+                    self.mark(shared);
+                }
+            }
+        }
+        Sent::No
+    }
+
+    /// Posts a frame without payload in the application's memory.
+    fn post_bytes(&mut self, shared: &mut Shared, what: PostedKind, bytes: &[u8]) -> Sent {
+        if bytes.len() <= shared.connection_attr.inject {
+            let op = Op::inject(bytes);
+            return self.post(shared, (what, None), |context, to| to.post(&op.context(context)));
+        }
+        // A confirmation with many rails.
+        let Ok((head, part)) = shared.heads.write(bytes) else { return Sent::No };
+        let op = Op::send(part.slice(0, bytes.len()));
+        self.post(shared, (what, Some(head)), |context, to| to.post(&op.context(context)))
+    }
+
+    /// Sends all that can be sent.
+    pub(super) fn transmit(&mut self, shared: &mut Shared) {
+        if self.current.is_none() || self.park_sent || self.transmit_controls(shared) == Sent::No {
+            return;
+        }
+        if self.send_park {
+            let encoded = Frame::Park.encode();
+            let sent = self.post_bytes(shared, PostedKind::Park, encoded.as_bytes());
+            (self.send_park, self.park_sent) = (sent == Sent::No, sent == Sent::Yes);
+            return;
+        }
+        loop {
+            let read = self.transmit_read(shared);
+            let piece = self.transmit_piece(shared);
+            let queued = !self.draining && self.transmit_queued(shared);
+            if !read && !piece && !queued {
+                break;
+            }
+        }
+        if !self.draining
+            && let Some(window) = &mut self.window
+            && let Some(notices) = window.take_notice()
+        {
+            self.send_control(shared, Frame::Notice(notices));
+        }
+    }
+
+    /// A control message that is sent, or the connection ends: there is room for more than ever are needed.
+    fn send_control(&mut self, shared: &mut Shared, frame: Frame) -> bool {
+        self.post_bytes(shared, PostedKind::Control, frame.encode().as_bytes()) == Sent::Yes
+    }
+
+    fn transmit_controls(&mut self, shared: &mut Shared) -> Sent {
+        if self.confirm {
+            let windows = shared.own_windows().to_bytes();
+            let frame = Frame::Confirm.encode();
+            let bytes = [frame.as_bytes(), &windows, &shared.address].concat();
+            if self.post_bytes(shared, PostedKind::Control, &bytes) == Sent::No {
+                return Sent::No;
+            }
+            self.confirm = false;
+        }
+        self.open_grants(shared);
+        while let Some(control) = self.controls.front() {
+            let frame = match *control {
+                Control::Fetch(number) => Frame::Fetch(number),
+                Control::Offer(number, remote) => Frame::Offer(number, remote),
+                Control::Done(number) => Frame::Done(number),
+                Control::Matched(number) => Frame::Matched(number),
+            };
+            if !self.send_control(shared, frame) {
+                return Sent::No;
+            }
+            self.controls.pop_front();
+        }
+        if let Some(grant) = self.grant
+            && !self.draining
+        {
+            if !self.send_control(shared, Frame::Grant(grant)) {
+                return Sent::No;
+            }
+            self.grant = None;
+        }
+        Sent::Yes
+    }
+
+    /// Posts the next of what waits in the queue; whether something was posted, or ended.
+    fn transmit_queued(&mut self, shared: &mut Shared) -> bool {
+        let Some(&key) = self.queue.front() else { return false };
+        let Some(op) = shared.sends.get_mut(key) else {
+            // It was canceled.
+            self.queue.pop_front();
+            return true;
+        };
+        if let Body::Message(message) = &mut op.body
+            && message.charged.is_none()
+        {
+            let len = op.len;
+            match self.charge(shared, len) {
+                Ok(way) => {
+                    self.uncharged -= 1;
+                    if let Some(SendOp { body: Body::Message(message), .. }) =
+                        shared.sends.get_mut(key)
+                    {
+                        message.charged = Some(way);
+                    }
+                }
+                Err(_) => return false,
+            }
+        }
+        let sent = self.transmit_op(shared, key);
+        if sent {
+            self.queue.pop_front();
+        }
+        sent
+    }
+
+    /// Posts an operation for the first time. False: there is no room.
+    pub(super) fn transmit_op(&mut self, shared: &mut Shared, key: Key) -> bool {
+        let Some(op) = shared.sends.get_mut(key) else { return true };
+        let body = std::mem::replace(&mut op.body, Body::Posted);
+        let len = op.len;
+        match body {
+            Body::OneSided(one_sided) => {
+                let sent = self.post(shared, (PostedKind::Op(key), None), |context, to| {
+                    one_sided.post(to, context)
+                });
+                let is_sent = sent == Sent::Yes;
+                if let Some(op) = shared.sends.get_mut(key) {
+                    op.posts = u32::from(is_sent);
+                    if !is_sent {
+                        op.body = Body::OneSided(one_sided);
+                    }
+                }
+                is_sent
+            }
+            Body::Message(message) => {
+                let (is_sent, body) = self.transmit_message(shared, key, len, message);
+                if let Some(op) = shared.sends.get_mut(key) {
+                    op.body = body;
+                }
+                is_sent
+            }
+            Body::Posted => true,
+        }
+    }
+
+    /// Posts the beginning of a message, or all of it; gives back what is still needed of it.
+    fn transmit_message(
+        &mut self,
+        shared: &mut Shared,
+        key: Key,
+        len: u64,
+        mut message: Message,
+    ) -> (bool, Body) {
+        // The number is used only if it is sent.
+        let (_, sent, _) = self.connection.numbers();
+        message.number = sent;
+        let way = message.charged.unwrap_or(Way::Fetched);
+        let posted = match way {
+            Way::Whole => self.transmit_whole(shared, key, len, &message),
+            Way::Pieces => self.transmit_head(shared, key, &message.head(len, way)),
+            Way::Fetched | Way::Offered(_) => {
+                let offer = self.grant(shared, &mut message);
+                let way = offer.map_or(Way::Fetched, Way::Offered);
+                self.transmit_head(shared, key, &message.head(len, way))
+            }
+        };
+        if posted == Sent::No {
+            message.grant = GrantState::None;
+            return (false, Body::Message(message));
+        }
+        let _ = self.connection.next_number();
+        if message.matched || way == Way::Fetched {
+            self.awaiting.insert(message.number, key);
+        }
+        if let Some(op) = shared.sends.get_mut(key) {
+            op.posts += 1;
+            op.waits_payload = way != Way::Whole;
+            op.waits_match = message.matched;
+        }
+        match way {
+            Way::Whole => (true, Body::Posted),
+            Way::Pieces => {
+                self.serving.push_back(key);
+                (true, Body::Message(message))
+            }
+            _ => (true, Body::Message(message)),
+        }
+    }
+
+    fn transmit_head(&mut self, shared: &mut Shared, key: Key, head: &Head) -> Sent {
+        let encoded = Frame::Message(*head).encode();
+        self.post_bytes(shared, PostedKind::Op(key), encoded.as_bytes())
+    }
+
+    fn transmit_whole(
+        &mut self,
+        shared: &mut Shared,
+        key: Key,
+        len: u64,
+        message: &Message,
+    ) -> Sent {
+        let encoded = Frame::Message(message.head(len, Way::Whole)).encode();
+        self.transmit_frame(shared, key, encoded.as_bytes(), message.source.all())
+    }
+
+    /// A frame with its payload: a short one is copied, so that its memory is free at once; a long one goes from where it is.
+    fn transmit_frame(
+        &mut self,
+        shared: &mut Shared,
+        key: Key,
+        head: &[u8],
+        payload: PayloadRef<'_>,
+    ) -> Sent {
+        let (start, end) = (head.len(), head.len() + payload.len());
+        match payload {
+            PayloadRef::Slice(slice) if end > shared.connection_attr.inject => {
+                let Ok((at, part)) = shared.heads.write(head) else { return Sent::No };
+                let slices = [part.slice(0, start), slice];
+                self.post(shared, (PostedKind::Op(key), Some(at)), |context, to| {
+                    to.post(&Op::send(&slices[..]).context(context))
+                })
+            }
+            payload => {
+                let mut bytes = [0; MAX_INJECT];
+                bytes[..start].copy_from_slice(head);
+                let copied = match payload {
+                    PayloadRef::Slice(slice) => slice.read_at(0, &mut bytes[start..end]),
+                    PayloadRef::Bytes(from) => {
+                        bytes[start..end].copy_from_slice(from);
+                        Ok(())
+                    }
+                };
+                // The memory is there, as the operation holds it.
+                if copied.is_err() {
+                    return Sent::No;
+                }
+                self.post_bytes(shared, PostedKind::Op(key), &bytes[..end])
+            }
+        }
+    }
+
+    /// Posts a short message that was not kept, since nothing is before it. False: there is no room.
+    pub(super) fn transmit_now(
+        &mut self,
+        shared: &mut Shared,
+        key: Key,
+        mut head: Head,
+        payload: PayloadRef<'_>,
+    ) -> bool {
+        let (_, sent, _) = self.connection.numbers();
+        head.number = sent;
+        let encoded = Frame::Message(head).encode();
+        if self.transmit_frame(shared, key, encoded.as_bytes(), payload) == Sent::No {
+            return false;
+        }
+        let _ = self.connection.next_number();
+        if head.matched {
+            self.awaiting.insert(sent, key);
+        }
+        true
+    }
+
+    /// Posts the next piece of a message that goes in pieces; whether it did.
+    fn transmit_piece(&mut self, shared: &mut Shared) -> bool {
+        let Some(&key) = self.serving.front() else { return false };
+        let Some(op) = shared.sends.get_mut(key) else {
+            self.serving.pop_front();
+            return true;
+        };
+        let len = op.len;
+        let body = std::mem::replace(&mut op.body, Body::Posted);
+        let Body::Message(mut message) = body else {
+            self.serving.pop_front();
+            return true;
+        };
+        let encoded = Frame::Data(message.number).encode();
+        let left = len - message.taken;
+        let room = match &message.source {
+            Source::Bytes(_) => shared.connection_attr.inject as u64,
+            Source::Slice(_) => self.peer_slot,
+        };
+        let piece = left.min(room - DATA_HEAD as u64);
+        let part = message.source.part(message.taken as usize, piece as usize);
+        let sent = self.transmit_frame(shared, key, encoded.as_bytes(), part);
+        let is_sent = sent == Sent::Yes;
+        if is_sent {
+            message.taken += piece;
+        }
+        let is_over = message.taken == len;
+        if let Some(op) = shared.sends.get_mut(key) {
+            op.posts += u32::from(is_sent);
+            if is_over {
+                op.waits_payload = false;
+            } else {
+                op.body = Body::Message(message);
+            }
+        }
+        if is_over {
+            self.serving.pop_front();
+        } else if is_sent {
+            // The others have their turn.
+            self.serving.rotate_left(1);
+        }
+        is_sent
+    }
+
+    /// Opens the payload of a message to its target, if the region it is in allows that. Nothing: it cannot be read (yet).
+    pub(super) fn grant(&mut self, shared: &Shared, message: &mut Message) -> Option<RemoteRegion> {
+        let Source::Slice(slice) = &message.source else { return None };
+        let may = shared.has_grants
+            && slice.as_slice().access().contains(Access::REMOTE_READ)
+            && !slice.is_empty();
+        let conn = if may { self.current() } else { None }?;
+        let mut pending = slice.begin_grant(&conn.endpoint, Access::REMOTE_READ).ok()?;
+        match pending.poll() {
+            Ok(Some(grant)) => {
+                let remote = grant.remote();
+                message.grant = GrantState::Open(grant);
+                Some(remote)
+            }
+            Ok(None) => {
+                message.grant = GrantState::Pending(pending);
+                None
+            }
+            Err(_) => None,
+        }
+    }
+}
