@@ -159,13 +159,15 @@ pub enum Group {
     Scale,
     /// The asynchronous layer.
     Async,
+    /// Reliable datagram endpoints.
+    Rdm,
     /// The end of connections and of handles.
     Teardown,
 }
 
 impl Group {
     /// Every group, in the order of reports.
-    pub const ALL: [Group; 18] = [
+    pub const ALL: [Group; 19] = [
         Group::Discovery,
         Group::Memory,
         Group::Connection,
@@ -183,6 +185,7 @@ impl Group {
         Group::Threads,
         Group::Scale,
         Group::Async,
+        Group::Rdm,
         Group::Teardown,
     ];
 
@@ -206,6 +209,7 @@ impl Group {
             Group::Threads => "threads",
             Group::Scale => "scale",
             Group::Async => "async",
+            Group::Rdm => "rdm",
             Group::Teardown => "teardown",
         }
     }

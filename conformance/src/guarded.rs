@@ -284,6 +284,12 @@ impl Drop for Guarded {
 }
 
 /// The whole payload.
+impl<'a> From<&'a Guarded> for Slice<'a> {
+    fn from(buffer: &'a Guarded) -> Self {
+        buffer.slice(..)
+    }
+}
+
 impl<'a> From<&'a Guarded> for Slices<'a> {
     fn from(guarded: &'a Guarded) -> Self {
         guarded.slice(..).into()

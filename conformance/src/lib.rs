@@ -66,6 +66,7 @@ pub mod prelude;
 mod program;
 #[doc(hidden)] // for `fabric-conformance fuzz`
 pub mod random;
+mod rdm;
 mod recorded;
 mod recorder;
 mod remote;

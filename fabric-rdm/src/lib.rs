@@ -38,6 +38,7 @@ pub mod window;
 
 pub use address::{Address, MAX_ADDRESS_BYTES, MAX_RAILS};
 pub use address_error::AddressError;
+pub use connection::DeathCause;
 pub use endpoint::{
     Claimed, Completion, Counter, Endpoint, Full, Kind, OpId, PeerEvent, PostError, Probed,
     RdmAttr, Recv, Send, Status,

@@ -30,6 +30,7 @@ mod processes;
 mod progress;
 mod protection;
 mod random;
+mod rdm;
 mod rma;
 mod scale;
 mod security;
@@ -62,6 +63,7 @@ const TABLES: &[&[Case]] = &[
     scale::CASES,
     processes::SCALE,
     asynchronous::CASES,
+    rdm::CASES,
     teardown::CASES,
     processes::TEARDOWN,
 ];

@@ -411,6 +411,8 @@ impl Core {
         link.mark(shared);
         // Another identity would be another peer's: that it is this one's is checked there.
         let _ = self.peers.set_address(peer, &address);
+        // What follows in the queue goes by the connection that is there now.
+        self.act(peer);
     }
 
     /// Calls the state machines whose time has come.

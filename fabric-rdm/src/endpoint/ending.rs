@@ -140,7 +140,9 @@ impl Link {
             match incoming {
                 Incoming::Arrival(key) => {
                     let Some(arrival) = shared.arrivals.remove(key) else { continue };
-                    arrival.id.into_iter().for_each(|id| drop(shared.matcher.claim(id)));
+                    if let Some(id) = arrival.id {
+                        let _ = shared.matcher.claim(id);
+                    }
                     shared.free_place(arrival.account);
                     shared.dropped += 1;
                 }

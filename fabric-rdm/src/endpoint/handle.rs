@@ -403,6 +403,15 @@ impl Endpoint {
         Ok(self.driver.call(|core| core.max_inject()))
     }
 
+    /// Connections that are open, or being made: never more than [`RdmAttr::max_open`].
+    ///
+    /// # Errors
+    /// `InvalidState` in a forked child.
+    pub fn connections(&self) -> Result<u32> {
+        self.check("connections")?;
+        Ok(self.driver.call(|core| core.open))
+    }
+
     /// Its state as text, for a bug report. Slow; not for the data path.
     pub fn dump(&self) -> String {
         match self.check("dump") {

@@ -223,10 +223,13 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
         #[test]
         fn hellos_come_back(
-            (from, to): ([u8; 16], [u8; 16]),
-            (session, sent, received) in (0..u64::MAX >> 1, 0..u64::MAX >> 1, 0..u64::MAX >> 1),
-            life: u32,
-            force: bool,
+            from in any::<[u8; 16]>(),
+            to in any::<[u8; 16]>(),
+            session in 0..u64::MAX >> 1,
+            sent in 0..u64::MAX >> 1,
+            received in 0..u64::MAX >> 1,
+            life in any::<u32>(),
+            force in any::<bool>(),
             off in 0..1u64 << 40,
         ) {
             let (from, to) = (identity(from), identity(to));

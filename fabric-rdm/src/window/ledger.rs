@@ -15,6 +15,9 @@ pub struct Resource {
     pub reserved: u64,
 }
 
+/// So many peers could still have all that one may: then there is plenty.
+const PLENTY: u64 = 64;
+
 /// One peer's part. All numbers count from the beginning.
 #[derive(Debug, Default)]
 struct Part {
@@ -94,6 +97,14 @@ impl Ledger {
         let part = Part { level, granted: level, waits, holds, changed, ..Part::default() };
         self.parts[at as usize] = part;
         self.note(at);
+        self.welcome(at);
+    }
+
+    /// A peer that comes gets all that one may have, without asking, as long as there is plenty.
+    fn welcome(&mut self, at: u32) {
+        if self.free() / self.resource.window >= PLENTY {
+            self.want(at);
+        }
     }
 
     /// There may be something to announce to a peer.
@@ -148,15 +159,21 @@ impl Ledger {
             self.on_freed(at, notice.unused);
         }
         if notice.wants && !self.parts[at as usize].closed {
-            let part = &mut self.parts[at as usize];
-            (part.level, part.recall, part.asked) = (self.resource.window, false, true);
-            if !std::mem::replace(&mut part.waits, true) {
-                self.waiting.push_back(at);
-            }
-            self.note(at);
-            self.serve();
+            self.parts[at as usize].asked = true;
+            self.want(at);
         }
         Ok(())
+    }
+
+    /// A peer is to have as much as one may.
+    fn want(&mut self, at: u32) {
+        let part = &mut self.parts[at as usize];
+        (part.level, part.recall) = (self.resource.window, false);
+        if !std::mem::replace(&mut part.waits, true) {
+            self.waiting.push_back(at);
+        }
+        self.note(at);
+        self.serve();
     }
 
     /// Grants a peer as much as its level allows, but no more than there is, nor than `max`. How much that was.
@@ -256,6 +273,7 @@ impl Ledger {
     pub(super) fn resume(&mut self, at: u32) {
         self.grant(at, u64::MAX);
         self.note(at);
+        self.welcome(at);
     }
 
     /// The peer is gone: what it did not use is free. What it used is, once it is freed.

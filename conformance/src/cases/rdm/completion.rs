@@ -1,0 +1,191 @@
+//! What a completion says, cancel, and counters.
+
+use fabric_rdm::matching::Pattern;
+use fabric_rdm::{Kind, Recv, Send, Status};
+
+use super::LENGTHS;
+use crate::prelude::*;
+use crate::rdm::{RdmEnd, RdmPair};
+
+pub(super) fn ok_survives_sender_exit(rig: &Rig) -> Outcome {
+    let b = RdmEnd::new(rig, rig.domain_b(), |attr| attr.max_strangers = 100)?;
+    let inbox = b.buffer(20_000)?;
+    for len in LENGTHS.into_iter().filter(|len| *len < 32 << 10) {
+        let a = RdmEnd::new(rig, rig.domain_a(), |_| ())?;
+        let to_b = a.insert(b.address())?;
+        let source = a.patterned(len.max(1), 0)?;
+        a.post_send(to_b, &Send::new(source.slice(..len)).tag(1).context(1))?;
+        a.sent(1)?;
+        drop(a);
+        b.until("the loss", |b| {
+            std::iter::from_fn(|| b.poll_event().ok().flatten())
+                .any(|event| matches!(event, fabric_rdm::PeerEvent::Down(..)))
+        })?;
+        b.post_recv(&Recv::new(Pattern::tagged(1), inbox.slice(..len)).context(2))?;
+        b.received(2, len)?;
+        inbox.check_pattern(..len, rig.pattern(0))?;
+    }
+    Ok(())
+}
+
+pub(super) fn matched_waits(rig: &Rig) -> Outcome {
+    let pair = RdmPair::new(rig)?;
+    pair.greet()?;
+    let RdmPair { a, b, to_b, .. } = &pair;
+    let (source, inbox) = (a.patterned(1 << 20, 0)?, b.buffer(1 << 20)?);
+    for (context, len) in (0..).zip(LENGTHS) {
+        let send = Send::new(source.slice(..len)).tag(1).context(context);
+        a.when_room(|| a.post_send(*to_b, &send.matched()))?;
+        a.nothing()?;
+        b.post_recv(&Recv::new(Pattern::tagged(1), inbox.slice(..len)).context(context))?;
+        b.received(context, len)?;
+        a.sent(context)?;
+        // With a receive that waits for it.
+        b.post_recv(&Recv::new(Pattern::tagged(1), inbox.slice(..len)).context(context))?;
+        a.when_room(|| a.post_send(*to_b, &send.matched()))?;
+        b.received(context, len)?;
+        a.sent(context)?;
+    }
+    Ok(())
+}
+
+pub(super) fn inject_reuse(rig: &Rig) -> Outcome {
+    let RdmPair { a, b, to_b, .. } = RdmPair::new(rig)?;
+    let mut bytes = vec![0; a.max_inject()?];
+    check!(bytes.len() >= 96, "at least 96 bytes, not {}", bytes.len());
+    for round in 0..40u8 {
+        bytes.fill(round);
+        a.when_room(|| a.post_send(to_b, &Send::inject(&bytes).tag(1).unsignaled()))?;
+        bytes.fill(0xff);
+    }
+    let inbox = b.buffer(bytes.len())?;
+    for round in 0..40 {
+        b.post_recv(&Recv::new(Pattern::tagged(1), &inbox).context(1))?;
+        b.received(1, bytes.len())?;
+        inbox.check_filled(.., round)?;
+    }
+    bytes.push(0);
+    crate::rdm::expect_refused(a.post_send(to_b, &Send::inject(&bytes)), |error| {
+        matches!(error, fabric_rdm::PostError::Fabric(Error::InvalidArgument(_)))
+    })
+}
+
+pub(super) fn cancel_receive(rig: &Rig) -> Outcome {
+    let RdmPair { a, b, to_b, .. } = RdmPair::new(rig)?;
+    let inbox = b.buffer(64)?;
+    let first = b.post_recv(&Recv::new(Pattern::tagged(1), inbox.slice(..8)).context(1))?;
+    let second = b.post_recv(&Recv::new(Pattern::tagged(1), inbox.slice(8..16)).context(2))?;
+    let many =
+        b.post_recv(&Recv::new(Pattern::tagged(2), inbox.slice(16..)).of_many(8).context(3))?;
+    check!(b.cancel(first)?, "a receive without a message is canceled");
+    b.expect(Kind::Recv, 1, Status::Canceled)?;
+    check!(!b.cancel(first)?, "it is canceled once");
+    a.post_send(to_b, &Send::inject(b"x").tag(1).unsignaled())?;
+    b.received(2, 1)?;
+    check!(!b.cancel(second)?, "one that has its message is not");
+    a.post_send(to_b, &Send::inject(b"yy").tag(2).unsignaled())?;
+    b.received(3, 2)?;
+    check!(b.cancel(many)?, "a receive of many is canceled");
+    let released = b.expect(Kind::Released, 3, Status::Ok)?;
+    check_eq!(released.len, 2, "bytes that messages took");
+    b.nothing()?;
+    inbox.check_filled(..8, 0)
+}
+
+pub(super) fn cancel_races_match(rig: &Rig) -> Outcome {
+    let RdmPair { a, b, to_b, .. } = RdmPair::new(rig)?;
+    let inbox = b.buffer(8)?;
+    let (mut canceled, rounds) = (0, rig.count(300, 20_000) as u64);
+    for round in 0..rounds {
+        let id = b.post_recv(&Recv::new(Pattern::tagged(1), &inbox).context(round))?;
+        a.when_room(|| a.post_send(to_b, &Send::inject(&round.to_le_bytes()).tag(1).unsignaled()))?;
+        (0..round % 50).for_each(|_| std::hint::spin_loop());
+        let said = b.cancel(id)?;
+        let done = b.next()?;
+        check_eq!(done.context, round, "the receive that ended");
+        check_eq!(done.status == Status::Canceled, said, "what cancel said, of {done:?}");
+        if said {
+            canceled += 1;
+            b.post_recv(&Recv::new(Pattern::tagged(1), &inbox).context(round))?;
+            b.received(round, 8)?;
+        }
+        check_eq!(inbox.get::<u64>(0)?, round, "the message");
+    }
+    check!(canceled <= rounds, "counted");
+    b.nothing_at_once()
+}
+
+pub(super) fn cancel_sent(rig: &Rig) -> Outcome {
+    // To a peer that does not know this endpoint, nothing is on its way.
+    let a = RdmEnd::new(rig, rig.domain_a(), |_| ())?;
+    let b = RdmEnd::new(rig, rig.domain_b(), |_| ())?;
+    let to_b = a.insert(b.address())?;
+    let source = a.patterned(100_000, 0)?;
+    let first = a.post_send(to_b, &Send::inject(b"first").tag(1).context(1))?;
+    let second = a.post_send(to_b, &Send::new(&source).tag(1).context(2))?;
+    let third = a.post_send(to_b, &Send::inject(b"third").tag(1).context(3))?;
+    check!(a.cancel(second)?, "one that waits is canceled");
+    a.expect(Kind::Send, 2, Status::Canceled)?;
+    check!(a.cancel(first)?, "the first of those that wait is, too");
+    a.expect(Kind::Send, 1, Status::Canceled)?;
+    b.insert(a.address())?;
+    a.sent(3)?;
+    check!(!a.cancel(third)? && !a.cancel(first)?, "what has ended is not canceled");
+    let inbox = b.buffer(8)?;
+    b.post_recv(&Recv::new(Pattern::tagged(1), &inbox).context(4))?;
+    b.received(4, 5)?;
+    // One that waits at its sender for a receive is on its way.
+    let long = a.post_send(to_b, &Send::new(&source).tag(2).context(5))?;
+    b.until("its envelope", |b| b.probe(&Pattern::tagged(2)).is_ok_and(|found| found.is_some()))?;
+    check!(!a.cancel(long)?, "one that is on its way is not canceled");
+    let inbox = b.buffer(100_000)?;
+    b.post_recv(&Recv::new(Pattern::tagged(2), &inbox).context(6))?;
+    b.received(6, 100_000)?;
+    a.sent(5)
+}
+
+pub(super) fn counter_exact(rig: &Rig) -> Outcome {
+    const COUNT: u64 = 500;
+    let RdmPair { a, b, to_b, .. } = RdmPair::new(rig)?;
+    let (source, inbox) = (a.patterned(64, 0)?, b.buffer(64)?);
+    let time = Some(rig.scaled(Duration::from_secs(10)));
+    for _ in 0..COUNT {
+        b.post_recv(&Recv::new(Pattern::tagged(1), &inbox).unsignaled())?;
+    }
+    for _ in 0..COUNT {
+        a.when_room(|| a.post_send(to_b, &Send::new(&source).tag(1).unsignaled()))?;
+    }
+    // Neither side polls.
+    a.counter(Kind::Send).wait_for(COUNT, time)?;
+    b.counter(Kind::Recv).wait_for(COUNT, time)?;
+    for (kind, op) in [
+        (Kind::Write, Op::write(source.slice(..8), inbox.at(0)).unsignaled()),
+        (Kind::Read, Op::read(source.slice(..8), inbox.at(0)).unsignaled()),
+        (Kind::Atomic, Op::atomic(AtomicOp::Add, 1u64, inbox.at(8)).unsignaled()),
+    ] {
+        for _ in 0..10 {
+            a.when_room(|| a.post(to_b, &op))?;
+        }
+        a.counter(kind).wait_for(10, time)?;
+        check_eq!((a.counter(kind).successes(), a.counter(kind).errors()), (10, 0), "{kind:?}");
+    }
+    let counts = |counter: &fabric_rdm::Counter| (counter.successes(), counter.errors());
+    check_eq!(counts(a.counter(Kind::Send)), (COUNT, 0), "sends");
+    check_eq!(counts(b.counter(Kind::Recv)), (COUNT, 0), "receives");
+    a.nothing_at_once()?;
+    b.nothing_at_once()
+}
+
+pub(super) fn counter_error(rig: &Rig) -> Outcome {
+    let RdmPair { a, b, to_b, .. } = RdmPair::new(rig)?;
+    let inbox = a.buffer(8)?;
+    a.post_recv(&Recv::new(Pattern::tagged(1).from(to_b), &inbox).unsignaled().context(1))?;
+    a.post_send(to_b, &Send::inject(b"x").tag(1).unsignaled())?;
+    a.counter(Kind::Send).wait_for(1, Some(rig.scaled(Duration::from_secs(10))))?;
+    drop(b);
+    let waited = a.counter(Kind::Recv).wait_for(1, Some(rig.scaled(Duration::from_secs(10))));
+    check_err!(waited, Error::InvalidState(_), "a wait for a receive that fails");
+    check_eq!(a.counter(Kind::Recv).errors(), 1, "errors");
+    // What fails is not unsignaled.
+    a.expect(Kind::Recv, 1, Status::PeerLost).map(drop)
+}

@@ -1,0 +1,196 @@
+//! Connections on demand.
+
+use fabric_rdm::matching::Pattern;
+use fabric_rdm::{
+    Address, DeathCause, EndpointIdentity, HostIdentity, Kind, PeerEvent, PostError, Recv, Send,
+    Status,
+};
+
+use crate::prelude::*;
+use crate::rdm::{RdmEnd, RdmPair, expect_refused};
+
+pub(super) fn first_post_queues(rig: &Rig) -> Outcome {
+    const MESSAGES: u64 = 32;
+    let RdmPair { a, b, to_b, to_a } = RdmPair::new(rig)?;
+    for context in 0..MESSAGES {
+        a.post_send(to_b, &Send::inject(&context.to_le_bytes()).tag(1).context(context))?;
+    }
+    let inbox = b.buffer(8)?;
+    for context in 0..MESSAGES {
+        b.post_recv(&Recv::new(Pattern::tagged(1).from(to_a), &inbox).context(context))?;
+        b.received(context, 8)?;
+        check_eq!(inbox.get::<u64>(0)?, context, "the message of this number");
+    }
+    for context in 0..MESSAGES {
+        a.sent(context)?;
+    }
+    Ok(())
+}
+
+pub(super) fn crossing(rig: &Rig) -> Outcome {
+    for round in 0..rig.count(50, 1000) as u64 {
+        let RdmPair { a, b, to_b, to_a } = RdmPair::with(rig, |attr| attr.slots = 16)?;
+        let (at_a, at_b) = (a.buffer(8)?, b.buffer(8)?);
+        a.post_recv(&Recv::new(Pattern::tagged(1).from(to_b), &at_a).context(1))?;
+        b.post_recv(&Recv::new(Pattern::tagged(1).from(to_a), &at_b).context(1))?;
+        let send = |end: &RdmEnd<'_>, peer| {
+            end.post_send(peer, &Send::inject(&round.to_le_bytes()).tag(1).context(2)).map(drop)
+        };
+        thread::scope(|scope| {
+            let other = scope.spawn(|| send(&b, to_a));
+            send(&a, to_b)?;
+            other.join().unwrap_or_else(|_| Err(PostError::Fabric(Error::Canceled)))
+        })?;
+        for end in [&a, &b] {
+            end.expect_all(&[(Kind::Send, 2, Status::Ok), (Kind::Recv, 1, Status::Ok)])?;
+        }
+        check_eq!((at_a.get::<u64>(0)?, at_b.get::<u64>(0)?), (round, round), "messages");
+    }
+    Ok(())
+}
+
+/// The address of an endpoint that is not there.
+fn nowhere(rig: &Rig, identity: EndpointIdentity) -> Result<Address, Failed> {
+    // A port that was free, and is so again.
+    let addr = rig.listen(rig.domain_b())?.local_addr();
+    address(identity, &[addr])
+}
+
+fn address(identity: EndpointIdentity, rails: &[std::net::SocketAddr]) -> Result<Address, Failed> {
+    let host = HostIdentity::from_bytes([0; 16]);
+    Address::new(identity, host, rails)
+        .map_err(|error| Failed::new("an address", error.to_string()))
+}
+
+pub(super) fn nobody_listens(rig: &Rig) -> Outcome {
+    let short = rig.scaled(Duration::from_millis(300));
+    let settings = |attr: &mut fabric_rdm::RdmAttr| attr.timeouts.connect = short;
+    let pair = RdmPair::with(rig, settings)?;
+    pair.greet()?;
+    let RdmPair { a, to_b, .. } = &pair;
+    let lost = a.insert(&nowhere(rig, EndpointIdentity::random()?)?)?;
+    let inbox = a.buffer(8)?;
+    a.post_recv(&Recv::new(Pattern::tagged(1).from(lost), &inbox).context(9))?;
+    for context in 0..3 {
+        a.post_send(lost, &Send::inject(b"anybody?").tag(1).context(context))?;
+    }
+    a.expect_all(&[
+        (Kind::Send, 0, Status::PeerLost),
+        (Kind::Send, 1, Status::Canceled),
+        (Kind::Send, 2, Status::Canceled),
+        (Kind::Recv, 9, Status::PeerLost),
+    ])?;
+    let cause = DeathCause::Unreachable;
+    check_eq!(a.down(lost)?, Some(cause), "why it is down");
+    check_eq!(a.poll_event()?, Some(PeerEvent::Down(lost, cause)), "the event");
+    expect_refused(a.post_send(lost, &Send::inject(b"again")), |error| {
+        matches!(error, PostError::PeerDown(DeathCause::Unreachable))
+    })?;
+    check_eq!(a.down(*to_b)?, None, "the other peer");
+    pair.greet()
+}
+
+pub(super) fn wrong_incarnation(rig: &Rig) -> Outcome {
+    let RdmPair { a, b, to_a, .. } = RdmPair::new(rig)?;
+    let rails: Vec<_> = b.address().rails().collect();
+    // As after a restart at the same address.
+    let before = a.insert(&address(EndpointIdentity::random()?, &rails)?)?;
+    let inbox = b.buffer(8)?;
+    b.post_recv(&Recv::new(Pattern::untagged(), &inbox).context(1))?;
+    a.post_send(before, &Send::inject(b"for another").context(1))?;
+    a.post_send(before, &Send::inject(b"for another").context(2))?;
+    a.expect_all(&[(Kind::Send, 1, Status::PeerGone), (Kind::Send, 2, Status::Canceled)])?;
+    check_eq!(a.down(before)?, Some(DeathCause::Gone), "why it is down");
+    b.nothing()?;
+    check_eq!(b.down(to_a)?, None, "the one that is there");
+    Ok(())
+}
+
+pub(super) fn storm(rig: &Rig) -> Outcome {
+    let count = rig.count(32, 1000);
+    let settings = |attr: &mut fabric_rdm::RdmAttr| {
+        attr.slots = 16;
+        attr.max_open = 4;
+        attr.connection_depth = 16;
+    };
+    let server = RdmEnd::new(rig, rig.domain_b(), |attr| {
+        attr.max_strangers = count as u32;
+        attr.max_open = count as u32;
+        attr.connection_depth = 16;
+    })?;
+    let clients = (0..count)
+        .map(|_| RdmEnd::new(rig, rig.domain_a(), settings))
+        .collect::<Result<Vec<_>, _>>()?;
+    for (number, client) in (0u64..).zip(&clients) {
+        let peer = client.insert(server.address())?;
+        client.post_send(peer, &Send::inject(&number.to_le_bytes()).tag(1).context(number))?;
+    }
+    let inbox = server.buffer(8)?;
+    let mut seen = vec![false; count];
+    for context in 0..count as u64 {
+        server.post_recv(&Recv::new(Pattern::tagged(1), &inbox).context(context))?;
+        server.received(context, 8)?;
+        let number = inbox.get::<u64>(0)? as usize;
+        check!(!std::mem::replace(&mut seen[number], true), "message {number} once");
+    }
+    for (number, client) in (0..).zip(&clients) {
+        client.sent(number)?;
+    }
+    Ok(())
+}
+
+pub(super) fn connect_then_remove(rig: &Rig) -> Outcome {
+    let pair = RdmPair::new(rig)?;
+    let RdmPair { a, b, to_b, .. } = &pair;
+    for round in 0..rig.count(20, 500) as u64 {
+        let lost = a.insert(&nowhere(rig, EndpointIdentity::random()?)?)?;
+        a.post_send(lost, &Send::inject(b"x").context(round))?;
+        a.remove(lost)?;
+        a.expect(Kind::Send, round, Status::Canceled)?;
+        // One that is there, at the moment when it answers.
+        let c = RdmEnd::new(rig, rig.domain_b(), |attr| attr.slots = 16)?;
+        c.insert(a.address())?;
+        let to_c = a.insert(c.address())?;
+        a.post_send(to_c, &Send::inject(b"x").context(round))?;
+        thread::sleep(Duration::from_micros(50 * (round % 20)));
+        a.remove(to_c)?;
+        let done = a.next()?;
+        check!(
+            done.context == round && matches!(done.status, Status::Ok | Status::Canceled),
+            "one end of the send, not {done:?}"
+        );
+        a.nothing_at_once()?;
+    }
+    check_eq!((a.down(*to_b)?, b.down(pair.to_a)?), (None, None), "the others");
+    pair.greet()
+}
+
+pub(super) fn hostile_hello(rig: &Rig) -> Outcome {
+    let pair = RdmPair::new(rig)?;
+    pair.greet()?;
+    let RdmPair { b, to_a, .. } = &pair;
+    let Some(addr) = b.address().rails().next() else { fail!("a rail", "none") };
+    let mut rng = rig.rng();
+    let mine = EndpointIdentity::random()?.to_bytes();
+    for round in 0..rig.count(50, 5000) {
+        let mut data = vec![0; rng.below(49)];
+        data.iter_mut().for_each(|byte| *byte = rng.next_u64() as u8);
+        // Some that are nearly right: of the known peer, or of a stranger, for this endpoint.
+        if data.len() == 48 || round % 4 == 0 {
+            data.resize(48, 0);
+            data[0] = 1;
+            data[1] &= 1;
+            data[2..18].copy_from_slice(&mine);
+            data[18..26].copy_from_slice(&b.address().identity().to_bytes()[..8]);
+        }
+        let stranger = rig.end(rig.domain_a())?;
+        stranger.connect(addr, &data)?;
+        match stranger.wait_connected(Some(rig.connect_timeout())) {
+            Err(Error::Rejected(_) | Error::Refused(_)) => {}
+            other => fail!("a rejection", "{other:?} for {data:?}"),
+        }
+    }
+    check_eq!(b.down(*to_a)?, None, "the peer that is connected");
+    check_eq!(b.poll_event()?, None, "events");
+    pair.greet()
+}

@@ -1,0 +1,230 @@
+//! Connections beyond the bound: closed in agreement, and made again.
+
+use fabric_rdm::matching::Pattern;
+use fabric_rdm::{Kind, Peer, RdmAttr, Recv, Send, Status};
+
+use crate::prelude::*;
+use crate::rdm::RdmEnd;
+
+/// One endpoint that may have few connections, and others that it talks with.
+struct Star<'a> {
+    hub: RdmEnd<'a>,
+    /// Each with the hub's handle of it, and its handle of the hub.
+    others: Vec<(RdmEnd<'a>, Peer, Peer)>,
+}
+
+impl<'a> Star<'a> {
+    fn new(rig: &'a Rig, max_open: u32, others: usize) -> Result<Self, Failed> {
+        let small = |attr: &mut RdmAttr| attr.connection_depth = 16;
+        let hub = RdmEnd::new(rig, rig.domain_a(), |attr| {
+            small(attr);
+            attr.max_open = max_open;
+        })?;
+        let mut star = Star { hub, others: Vec::new() };
+        for _ in 0..others {
+            let other = RdmEnd::new(rig, rig.domain_b(), |attr| {
+                small(attr);
+                attr.slots = 16;
+            })?;
+            let (to, from) = (star.hub.insert(other.address())?, other.insert(star.hub.address())?);
+            star.others.push((other, to, from));
+        }
+        Ok(star)
+    }
+
+    fn check_open(&self, max: u32) -> Outcome {
+        let open = self.hub.connections()?;
+        check!(open <= max, "at most {max} connections, not {open}");
+        Ok(())
+    }
+}
+
+pub(super) fn max_open_kept(rig: &Rig) -> Outcome {
+    let star = Star::new(rig, 3, 12)?;
+    let Star { hub, others } = &star;
+    let inbox = hub.buffer(8)?;
+    for round in 0..rig.count(4, 100) as u64 {
+        for (number, (other, to, from)) in (0u64..).zip(others) {
+            let at_other = other.buffer(8)?;
+            // Now the hub begins, now the other one.
+            other.post_recv(&Recv::new(Pattern::tagged(round), &at_other).context(1))?;
+            hub.post_recv(&Recv::new(Pattern::tagged(round).from(*to), &inbox).context(number))?;
+            let text = (round << 8 | number).to_le_bytes();
+            if (round + number) % 2 == 0 {
+                hub.post_send(*to, &Send::inject(&text).tag(round).context(99))?;
+                other.received(1, 8)?;
+                other.post_send(*from, &Send::inject(&text).tag(round).context(2))?;
+                other.sent(2)?;
+            } else {
+                other.post_send(*from, &Send::inject(&text).tag(round).context(2))?;
+                other.sent(2)?;
+                hub.post_send(*to, &Send::inject(&text).tag(round).context(99))?;
+                other.received(1, 8)?;
+            }
+            hub.expect_all(&[(Kind::Send, 99, Status::Ok), (Kind::Recv, number, Status::Ok)])?;
+            check_eq!(at_other.get::<u64>(0)?, round << 8 | number, "what came");
+            star.check_open(3)?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn park_keeps_order(rig: &Rig) -> Outcome {
+    let star = Star::new(rig, 1, 3)?;
+    let Star { hub, others } = &star;
+    let rounds = rig.count(20, 1000) as u64;
+    // Two messages for each in turn: each turn parks the connection of the one before.
+    for round in 0..rounds {
+        for (_, to, _) in others {
+            for half in 0..2 {
+                let number = (2 * round + half).to_le_bytes();
+                hub.when_room(|| hub.post_send(*to, &Send::inject(&number).tag(1).unsignaled()))?;
+            }
+        }
+        for (other, _, from) in others {
+            let inbox = other.buffer(16)?;
+            for half in 0..2u64 {
+                let into = inbox.slice(8 * half as usize..8 * half as usize + 8);
+                other.post_recv(&Recv::new(Pattern::tagged(1).from(*from), into).context(half))?;
+            }
+            for half in 0..2 {
+                other.received(half, 8)?;
+                let number = inbox.get::<u64>(8 * half as usize)?;
+                check_eq!(number, 2 * round + half, "the number of the message");
+            }
+        }
+        star.check_open(1)?;
+    }
+    hub.counter(Kind::Send).wait_for(6 * rounds, Some(Duration::from_secs(10)))?;
+    hub.nothing_at_once()
+}
+
+pub(super) fn park_races_post(rig: &Rig) -> Outcome {
+    const OTHERS: usize = 4;
+    let star = Star::new(rig, 1, OTHERS)?;
+    let rounds = rig.count(30, 2000) as u64;
+    let Star { hub, others } = &star;
+    thread::scope(|scope| -> Outcome {
+        let mut threads = Vec::new();
+        for (other, _, from) in others {
+            threads.push(scope.spawn(move || -> Outcome {
+                let inbox = other.buffer(8)?;
+                for round in 0..rounds {
+                    let text = round.to_le_bytes();
+                    other.when_room(|| {
+                        other.post_send(*from, &Send::inject(&text).tag(2).unsignaled())
+                    })?;
+                    other.post_recv(&Recv::new(Pattern::tagged(1), &inbox).context(round))?;
+                    other.received(round, 8)?;
+                    check_eq!(inbox.get::<u64>(0)?, round, "the number from the hub");
+                }
+                Ok(())
+            }));
+        }
+        let inbox = hub.buffer(8)?;
+        for round in 0..rounds {
+            for (_, to, _) in others {
+                let text = round.to_le_bytes();
+                hub.when_room(|| hub.post_send(*to, &Send::inject(&text).tag(1).unsignaled()))?;
+            }
+            for (_, to, _) in others {
+                hub.post_recv(&Recv::new(Pattern::tagged(2).from(*to), &inbox).context(round))?;
+                hub.received(round, 8)?;
+                check_eq!(inbox.get::<u64>(0)?, round, "the number from {to}");
+            }
+        }
+        for thread in threads {
+            thread.join().unwrap_or_else(|_| Err(Failed::new("a thread that ends", "a panic")))?;
+        }
+        Ok(())
+    })
+}
+
+pub(super) fn park_unmatched_rendezvous(rig: &Rig) -> Outcome {
+    const LEN: usize = 300_000;
+    let star = Star::new(rig, 1, 2)?;
+    let Star { hub, others } = &star;
+    let [(first, to_first, _), (second, to_second, _)] = &others[..] else {
+        fail!("two others", "{}", others.len());
+    };
+    let source = hub.patterned(LEN, 0)?;
+    let inbox = first.buffer(LEN)?;
+    for round in 0..rig.count(5, 200) as u64 {
+        inbox.fill(0)?;
+        hub.post_send(*to_first, &Send::new(&source).tag(1).context(round))?;
+        first.until("its envelope", |end| {
+            end.probe(&Pattern::tagged(1)).is_ok_and(|found| found.is_some())
+        })?;
+        // The other connection parks the first one, which the message waits behind.
+        let small = second.buffer(8)?;
+        second.post_recv(&Recv::new(Pattern::tagged(1), &small).context(2))?;
+        hub.post_send(*to_second, &Send::inject(b"between").tag(1).context(99))?;
+        second.received(2, 7)?;
+        hub.sent(99)?;
+        hub.nothing_at_once()?;
+        first.post_recv(&Recv::new(Pattern::tagged(1), &inbox).context(3))?;
+        first.received(3, LEN)?;
+        inbox.check_pattern(.., rig.pattern(0))?;
+        hub.sent(round)?;
+    }
+    Ok(())
+}
+
+pub(super) fn park_under_rma(rig: &Rig) -> Outcome {
+    const LEN: usize = 64 << 10;
+    let star = Star::new(rig, 1, 3)?;
+    let Star { hub, others } = &star;
+    let source = hub.patterned(LEN, 0)?;
+    let targets = others.iter().map(|(other, ..)| other.buffer(LEN + 8));
+    let targets = targets.collect::<Result<Vec<_>, _>>()?;
+    let back = hub.buffer(LEN)?;
+    let rounds = rig.count(10, 500) as u64;
+    for round in 0..rounds {
+        for ((_, to, _), target) in others.iter().zip(&targets) {
+            hub.post(*to, &Op::write(source.slice(..), target.at(0)).context(1))?;
+            hub.post(*to, &Op::atomic(AtomicOp::Add, 1u64, target.at(LEN)).context(2))?;
+            hub.post(*to, &Op::read(back.slice(..), target.at(0)).fence().context(3))?;
+        }
+        let mut expected = Vec::new();
+        for _ in others {
+            let one = [(Kind::Write, 1), (Kind::Atomic, 2), (Kind::Read, 3)];
+            expected.extend(one.map(|(kind, context)| (kind, context, Status::Ok)));
+        }
+        hub.expect_all(&expected)?;
+        back.check_pattern(.., rig.pattern(0))?;
+        for target in &targets {
+            check_eq!(target.get::<u64>(LEN)?, round + 1, "additions, each once");
+            target.check_pattern(..LEN, rig.pattern(0))?;
+        }
+        star.check_open(1)?;
+    }
+    Ok(())
+}
+
+pub(super) fn all_busy_fair(rig: &Rig) -> Outcome {
+    const LEN: usize = 50_000;
+    let star = Star::new(rig, 2, 5)?;
+    let Star { hub, others } = &star;
+    let source = hub.patterned(LEN, 0)?;
+    let each = rig.count(10, 200) as u64;
+    let inboxes = others.iter().map(|(other, ..)| other.buffer(LEN));
+    let inboxes = inboxes.collect::<Result<Vec<_>, _>>()?;
+    for ((other, ..), inbox) in others.iter().zip(&inboxes) {
+        for context in 0..each {
+            other.post_recv(&Recv::new(Pattern::tagged(1), inbox).context(context))?;
+        }
+    }
+    for _ in 0..each {
+        for (_, to, _) in others {
+            hub.when_room(|| hub.post_send(*to, &Send::new(&source).tag(1).unsignaled()))?;
+        }
+    }
+    for ((other, ..), inbox) in others.iter().zip(&inboxes) {
+        for context in 0..each {
+            other.received(context, LEN)?;
+        }
+        inbox.check_pattern(.., rig.pattern(0))?;
+    }
+    hub.counter(Kind::Send).wait_for(5 * each, Some(Duration::from_secs(10)))?;
+    star.check_open(2)
+}

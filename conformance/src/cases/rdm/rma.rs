@@ -1,0 +1,67 @@
+//! One-sided operations: the contract of connected endpoints.
+
+use fabric_rdm::matching::Pattern;
+use fabric_rdm::{DeathCause, Kind, PostError, Recv, Send, Status};
+
+use super::LENGTHS;
+use crate::prelude::*;
+use crate::rdm::{RdmPair, expect_refused};
+
+pub(super) fn rma_table(rig: &Rig) -> Outcome {
+    let RdmPair { a, b, to_b, .. } = RdmPair::new(rig)?;
+    let (source, target, back) = (a.patterned(1 << 20, 0)?, b.buffer(1 << 20)?, a.buffer(1 << 20)?);
+    let flag = b.buffer(8)?;
+    for (context, len) in (0..).zip(LENGTHS) {
+        // The message behind a write finds its bytes there.
+        b.post_recv(&Recv::new(Pattern::untagged(), &flag).context(context))?;
+        a.post(to_b, &Op::write(source.slice(..len), target.at(0)).context(context))?;
+        a.when_room(|| a.post_send(to_b, &Send::inject(b"written").context(context)))?;
+        b.received(context, 7)?;
+        target.check_pattern(..len, rig.pattern(0))?;
+        a.post(to_b, &Op::read(back.slice(..len), target.at(0)).context(context))?;
+        a.expect_all(&[
+            (Kind::Write, context, Status::Ok),
+            (Kind::Send, context, Status::Ok),
+            (Kind::Read, context, Status::Ok),
+        ])?;
+        back.check_pattern(..len, rig.pattern(0))?;
+        back.check_guards()?;
+        target.fill(0)?;
+    }
+    let old = a.buffer(8)?;
+    a.post(to_b, &Op::fetch_atomic(AtomicOp::Add, 5u64, old.slice(..), target.at(8)).context(1))?;
+    a.expect(Kind::Atomic, 1, Status::Ok)?;
+    a.post(to_b, &Op::fetch_compare_swap(5u64, 9u64, old.slice(..), target.at(8)).context(2))?;
+    a.expect(Kind::Atomic, 2, Status::Ok)?;
+    check_eq!((old.get::<u64>(0)?, target.get::<u64>(8)?), (5, 9), "old and new value");
+    Ok(())
+}
+
+pub(super) fn refused_before_connecting(rig: &Rig) -> Outcome {
+    let RdmPair { a, b, to_b, .. } = RdmPair::new(rig)?;
+    let (local, remote) = (a.buffer(64)?, b.buffer(64)?);
+    let invalid = |error: &PostError| matches!(error, PostError::Fabric(Error::InvalidArgument(_)));
+    expect_refused(a.post(to_b, &Op::write(local.slice(..), remote.at(1 << 20))), invalid)?;
+    expect_refused(a.post(to_b, &Op::send(local.slice(..))), invalid)?;
+    expect_refused(a.post(to_b, &Op::atomic(AtomicOp::Add, 1u64, remote.at(4))), invalid)?;
+    expect_refused(a.post_send(to_b, &Send::new(remote.slice(..))), invalid)?;
+    expect_refused(a.post_recv(&Recv::new(Pattern::untagged(), remote.slice(..))), invalid)?;
+    let read_only = a.rig_buffer(64, Access::empty())?;
+    expect_refused(a.post_recv(&Recv::new(Pattern::untagged(), &read_only)), invalid)?;
+    let immediate = a.post(to_b, &Op::write(local.slice(..), remote.at(0)).immediate(1));
+    expect_refused(immediate, |error| matches!(error, PostError::Fabric(Error::Unsupported(_))))?;
+    check_eq!(a.connections()?, 0, "connections that were made for them");
+    a.nothing_at_once()
+}
+
+pub(super) fn remote_access(rig: &Rig) -> Outcome {
+    let pair = RdmPair::new(rig)?;
+    pair.greet()?;
+    let RdmPair { a, b, to_b, .. } = &pair;
+    let (local, remote) = (a.patterned(64, 0)?, b.buffer(64)?);
+    a.post(*to_b, &Op::write(local.slice(..), remote.by_wrong_key(0)).context(1))?;
+    a.expect(Kind::Write, 1, Status::RemoteAccess)?;
+    a.until("the loss", |a| a.down(*to_b).is_ok_and(|cause| cause.is_some()))?;
+    check_eq!(a.down(*to_b)?, Some(DeathCause::Lost), "why it is down");
+    remote.check_filled(.., 0)
+}
