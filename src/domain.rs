@@ -21,6 +21,7 @@ use crate::eq::EventQueue;
 use crate::listener::Listener;
 use crate::region::Region;
 use crate::shared_receives::SharedReceiveQueue;
+use crate::slice::Slice;
 pub(crate) use inner::{DomainInner, QueuePlace};
 
 /// An open device of a provider; regions, queues, endpoints and listeners are made on it and work together.
@@ -191,6 +192,21 @@ impl Domain {
         // SAFETY: the caller's promise, and the checks above.
         let registration = unsafe { self.inner.ops.register(addr, len, access.of_own_key())? };
         Ok(Region::new(self.inner.clone(), memory, (addr, len), access, registration))
+    }
+
+    /// Checks that a slice fits its region, is of this domain, and has the rights that an operation of this name needs: for
+    /// libraries that post later.
+    ///
+    /// # Errors
+    /// `InvalidArgument` that says what is wrong.
+    #[inline]
+    pub fn check_slice(
+        &self,
+        operation: &'static str,
+        slice: Slice<'_>,
+        need: Access,
+    ) -> Result<()> {
+        self.inner.check_slice(operation, &slice, need)
     }
 
     /// Makes a completion queue with room for `capacity` completions.

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use fabric_core::{Access, Error, Result, memory};
 use fabric_util::range::bounds;
 
-use crate::domain::Domain;
 use crate::region_core::RegionCore;
 
 /// Part of a region, as the local side of an operation.
@@ -112,14 +111,6 @@ impl<'a> Slice<'a> {
             let text = format!("{len} bytes at offset {offset} do not fit a slice of {size}");
             Error::invalid(operation, text)
         })
-    }
-
-    /// Checks that it fits its region, is of this domain, and has the rights that an operation of this name needs.
-    ///
-    /// # Errors
-    /// `InvalidArgument` that says what is wrong.
-    pub fn check(&self, operation: &'static str, domain: &Domain, need: Access) -> Result<()> {
-        domain.inner.check_slice(operation, self, need)
     }
 
     /// Holds the part for an operation that is posted later.

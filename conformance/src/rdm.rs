@@ -16,6 +16,10 @@ use crate::rig::Rig;
 /// How long a case waits for what has to come, before scaling.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Lengths around the limits of each way that a payload goes.
+pub(crate) const LENGTHS: [usize; 12] =
+    [0, 1, 64, 224, 225, 4096, 8160, 8161, 20_000, 32 << 10, 100_000, 1 << 20];
+
 impl From<PostError> for Failed {
     #[track_caller]
     fn from(error: PostError) -> Self {

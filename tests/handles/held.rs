@@ -37,7 +37,8 @@ fn parts_of_parts_stay_within_them() {
     assert_eq!(region.to_vec(20..24).unwrap(), b"1234");
     assert_eq!((part.slice(4..).len(), part.slice(16..).is_empty()), (12, true));
     invalid(region.slice(..65).hold());
-    for beyond in [part.slice(..17), part.slice(17..), part.slice(8..4)] {
+    let (start, end) = (8, 4);
+    for beyond in [part.slice(..17), part.slice(17..), part.slice(start..end)] {
         invalid(beyond.hold());
         invalid(beyond.read_at(0, &mut [0]));
     }

@@ -24,7 +24,6 @@ const PACKAGES: &[(&str, &str, &[&str])] = &[
     ("provider-auto", "provider_auto", &["fabric_core", "fabric_util", "provider_shm"]),
     ("provider-verbs", "provider_verbs", &["fabric_core", "fabric_util"]),
     ("provider-mem", "provider_mem", &["fabric_core", "fabric_util"]),
-    ("fabric-rdm", "fabric_rdm", &["fabric_core"]),
     (
         "",
         "fabric",
@@ -38,7 +37,12 @@ const PACKAGES: &[(&str, &str, &[&str])] = &[
         ],
     ),
     ("fabric-async", "fabric_async", &["fabric", "fabric_util"]),
-    ("conformance", "conformance", &["fabric", "fabric_async", "fabric_util", "provider_mem"]),
+    ("fabric-rdm", "fabric_rdm", &["fabric", "fabric_core", "fabric_util"]),
+    (
+        "conformance",
+        "conformance",
+        &["fabric", "fabric_async", "fabric_rdm", "fabric_util", "provider_mem"],
+    ),
     ("tools", "fabric_tools", &["fabric", "fabric_util"]),
     ("mutants", "mutants", &["conformance"]),
     ("bench", "bench", &["fabric", "fabric_async", "fabric_util"]),

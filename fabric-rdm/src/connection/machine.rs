@@ -11,7 +11,7 @@ use crate::identity::EndpointIdentity;
 const MAX_SESSIONS_AHEAD: u64 = 1 << 32;
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+pub(super) enum State {
     /// Without a connection, and without need.
     Idle,
     /// Until the next attempt.
@@ -42,13 +42,13 @@ enum State {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Parking {
+pub(super) struct Parking {
     /// All is finished, and the peer was sent word of it.
-    sent: bool,
+    pub(super) sent: bool,
     /// That has arrived.
-    completed: bool,
+    pub(super) completed: bool,
     /// The peer sent word of the same.
-    heard: bool,
+    pub(super) heard: bool,
 }
 
 /// The connection to one peer: see the [module](super). All times count from any moment, the same for all calls.
@@ -57,9 +57,9 @@ pub struct PeerConnection {
     me: EndpointIdentity,
     peer: EndpointIdentity,
     timeouts: Timeouts,
-    state: State,
+    pub(super) state: State,
     /// When the connection was first wanted that is not there.
-    wanted: Option<Duration>,
+    pub(super) wanted: Option<Duration>,
     /// The highest number of any attempt that is known, and of a connection that was accepted.
     attempts: u64,
     accepted: u64,
@@ -74,7 +74,7 @@ pub struct PeerConnection {
     /// The last attempt was refused since the peer does not know this side.
     is_stranger: bool,
     next_conn: u64,
-    actions: VecDeque<Action>,
+    pub(super) actions: VecDeque<Action>,
 }
 
 impl PeerConnection {
@@ -178,7 +178,7 @@ impl PeerConnection {
         Hello { from, to, session, life, force, sent, received }
     }
 
-    fn dial(&mut self, now: Duration, force: bool) {
+    pub(super) fn dial(&mut self, now: Duration, force: bool) {
         self.attempts += 1;
         let (conn, session) = (self.conn(), self.attempts);
         let until = now.saturating_add(self.timeouts.attempt);
@@ -199,7 +199,7 @@ impl PeerConnection {
     }
 
     /// The connection that there is, or is attempted.
-    fn current(&self) -> Option<ConnId> {
+    pub(super) fn current(&self) -> Option<ConnId> {
         match self.state {
             State::Dialing { conn, .. }
             | State::Accepted { conn, .. }
@@ -209,7 +209,7 @@ impl PeerConnection {
         }
     }
 
-    fn die(&mut self, cause: DeathCause) {
+    pub(super) fn die(&mut self, cause: DeathCause) {
         self.actions.extend(self.current().map(Action::Close));
         self.actions.push_back(Action::Died(cause));
         self.state = State::Dead(cause);
@@ -415,72 +415,6 @@ impl PeerConnection {
                 self.retry_later(now);
             }
             _ => {}
-        }
-    }
-
-    /// Parks the connection, if there is one: whether.
-    pub fn park(&mut self) -> bool {
-        match self.state {
-            State::Established { conn, session } => {
-                self.drain(conn, session, Parking::default());
-                true
-            }
-            _ => false,
-        }
-    }
-
-    fn drain(&mut self, conn: ConnId, session: u64, parking: Parking) {
-        self.state = State::Draining { conn, session, parking };
-        self.actions.push_back(Action::Drain(conn));
-    }
-
-    /// All that was sent is completed, and nothing more was.
-    pub fn drained(&mut self, conn: ConnId) {
-        if let State::Draining { conn: current, parking, .. } = &mut self.state
-            && *current == conn
-            && !parking.sent
-        {
-            parking.sent = true;
-            self.actions.push_back(Action::SendPark(conn));
-        }
-    }
-
-    /// The message of parking is completed: it has arrived.
-    pub fn park_completed(&mut self, now: Duration, conn: ConnId) {
-        self.change_parking(now, conn, |parking| parking.completed = parking.sent);
-    }
-
-    /// The peer's message of parking: nothing comes after it.
-    pub fn on_park(&mut self, now: Duration, conn: ConnId) {
-        match self.state {
-            State::Established { conn: current, session } if current == conn => {
-                self.drain(conn, session, Parking { heard: true, ..Parking::default() });
-            }
-            State::Draining { .. } => {
-                self.change_parking(now, conn, |parking| parking.heard = true)
-            }
-            _ if self.current() == Some(conn) => self.die(DeathCause::Protocol),
-            _ => {}
-        }
-    }
-
-    fn change_parking(&mut self, now: Duration, conn: ConnId, change: impl FnOnce(&mut Parking)) {
-        if let State::Draining { conn: current, parking, .. } = &mut self.state
-            && *current == conn
-        {
-            change(parking);
-            if parking.completed && parking.heard {
-                self.actions.push_back(Action::Close(conn));
-                self.parked(now);
-            }
-        }
-    }
-
-    /// The connection was closed in agreement.
-    fn parked(&mut self, now: Duration) {
-        self.state = State::Idle;
-        if self.wanted.is_some() {
-            self.dial(now, false);
         }
     }
 

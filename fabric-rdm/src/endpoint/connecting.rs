@@ -12,7 +12,7 @@ use super::hello_data::{
     Known, Windows, asking, decode_acceptance, decode_hello, decode_refusal, encode_acceptance,
     encode_hello, encode_refusal,
 };
-use super::link::{Conn, Link};
+use super::link::{Conn, PeerLink};
 use super::shared::{PeerEvent, Shared};
 use crate::address::Address;
 use crate::connection::{Action, Answer, ConnId, DeathCause, DialError, Hello, Phase, Refusal};
@@ -23,7 +23,7 @@ use crate::window::{Resource, SendWindow, WindowLimits};
 /// Between looks whether a grant is open.
 const GRANT_LOOK: Duration = Duration::from_micros(100);
 
-impl Link {
+impl PeerLink {
     /// What hellos of the peer are read by.
     fn known(&self, shared: &Shared) -> Known {
         let (attempts, sent, received) = self.connection.numbers();

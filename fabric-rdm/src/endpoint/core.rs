@@ -6,7 +6,7 @@ use std::time::Duration;
 use fabric::{Completion as RawCompletion, Listener};
 use fabric_core::{EndpointId, Error, Event, Result};
 
-use super::link::Link;
+use super::link::PeerLink;
 use super::shared::Shared;
 use super::slots::Posting;
 use crate::connection::PeerConnection;
@@ -16,7 +16,7 @@ use crate::peers::{Peer, Peers};
 const BATCH: usize = 64;
 
 pub(super) struct Core {
-    pub(super) peers: Peers<Option<Box<Link>>>,
+    pub(super) peers: Peers<Option<Box<PeerLink>>>,
     pub(super) shared: Shared,
     pub(super) listener: Listener,
     /// The endpoint itself among its peers.
@@ -51,7 +51,7 @@ impl Core {
     }
 
     /// A peer's link, which is made if there is none.
-    pub(super) fn link(&mut self, peer: Peer) -> Result<(&mut Link, &mut Shared)> {
+    pub(super) fn link(&mut self, peer: Peer) -> Result<(&mut PeerLink, &mut Shared)> {
         let (address, state) = self.peers.get_mut(peer)?;
         let link = match state {
             Some(link) => link,
@@ -60,14 +60,14 @@ impl Core {
                 let timeouts = shared.attr.timeouts;
                 let connection = PeerConnection::new(shared.me, address.identity(), timeouts);
                 let account = shared.open_account(peer)?;
-                state.insert(Box::new(Link::new(peer, connection, account)))
+                state.insert(Box::new(PeerLink::new(peer, connection, account)))
             }
         };
         Ok((link, &mut self.shared))
     }
 
     /// A peer's link, if it has one.
-    pub(super) fn find_link(&mut self, peer: Peer) -> Option<(&mut Link, &mut Shared)> {
+    pub(super) fn find_link(&mut self, peer: Peer) -> Option<(&mut PeerLink, &mut Shared)> {
         let (_, state) = self.peers.get_mut(peer).ok()?;
         Some((state.as_mut()?, &mut self.shared))
     }

@@ -4,10 +4,10 @@ use fabric_core::Result;
 
 use super::completion::Status;
 use super::core::Core;
-use super::link::Link;
+use super::link::PeerLink;
 use super::ops::{Body, Incoming, Payload, SendOp};
 use super::shared::{PeerEvent, Shared};
-use super::table::Key;
+use super::table::OpKey;
 use crate::address::Address;
 use crate::matching::{Ending, ReceiveId};
 use crate::peers::Peer;
@@ -26,14 +26,14 @@ impl Core {
     }
 
     fn end_receives(&mut self, peer: Peer, status: Status) {
-        let mut ended: Vec<(ReceiveId, Ending<Key>)> = Vec::new();
+        let mut ended: Vec<(ReceiveId, Ending<OpKey>)> = Vec::new();
         self.shared.matcher.end_peer(peer, |id, ending| ended.push((id, ending)));
         for (_, ending) in ended {
             self.end_receive(ending, status);
         }
     }
 
-    fn end_receive(&mut self, ending: Ending<Key>, status: Status) {
+    fn end_receive(&mut self, ending: Ending<OpKey>, status: Status) {
         match ending {
             Ending::Ended(key) => self.shared.end_recv_without(key, status),
             Ending::Released(released) => self.shared.end_released(released),
@@ -73,7 +73,7 @@ impl Core {
     }
 
     /// Ends a send that is not on its way. Whether there was one.
-    pub(super) fn cancel_send(&mut self, key: Key) -> bool {
+    pub(super) fn cancel_send(&mut self, key: OpKey) -> bool {
         let Some(op) = self.shared.sends.get(key) else { return false };
         let (peer, is_own) = (op.peer, self.own == Some(op.peer));
         if is_own {
@@ -91,7 +91,7 @@ impl Core {
     }
 
     /// The same of a message to oneself that has not met a receive.
-    fn cancel_own(&mut self, key: Key) -> bool {
+    fn cancel_own(&mut self, key: OpKey) -> bool {
         let shared = &mut self.shared;
         let is_it = |payload: &Payload| matches!(payload, Payload::Own(of) if *of == key);
         let found = shared.arrivals.iter().find(|(_, arrival)| is_it(&arrival.payload));
@@ -111,7 +111,7 @@ impl Core {
     }
 
     /// Ends a receive that has not met its message. Whether there was one.
-    pub(super) fn cancel_recv(&mut self, key: Key) -> bool {
+    pub(super) fn cancel_recv(&mut self, key: OpKey) -> bool {
         let id = self.shared.recvs.get(key).and_then(|recv| recv.id);
         let Some(id) = id else { return false };
         let ending = self.shared.matcher.cancel(id);
@@ -121,7 +121,7 @@ impl Core {
     }
 }
 
-impl Link {
+impl PeerLink {
     /// Ends all operations, in the order of their posts.
     fn end_operations(&mut self, shared: &mut Shared, first: Status) {
         let mut status = if self.refused { Status::Canceled } else { first };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fabric::{Capabilities, CqAttr, Domain, ListenerAttr, Op, SharedReceiveAttr, Slice};
+use fabric::{Capabilities, CqAttr, Domain, ListenerAttr, Op, SharedReceiveAttr};
 use fabric_core::{Error, Result};
 use fabric_util::fork::ForkEpoch;
 
@@ -15,16 +15,15 @@ use super::core::Core;
 use super::counters::Counter;
 use super::driver::Driver;
 use super::op::{Recv, Send};
-use super::ops::Met;
 use super::post_error::PostError;
 use super::shared::{Parts, PeerEvent, Shared};
 use super::slots::Slots;
-use super::table::Key;
+use super::table::OpKey;
 use crate::address::Address;
 use crate::connection::DeathCause;
 use crate::hash::keyed_hasher;
 use crate::identity::{EndpointIdentity, HostIdentity};
-use crate::matching::{Envelope, MatchLimits, Matcher, MessageId, Pattern};
+use crate::matching::{MatchLimits, Matcher};
 use crate::peers::Peer;
 use crate::window::ReceiveWindows;
 
@@ -32,20 +31,12 @@ const OP: &str = "make rdm endpoint";
 
 /// Names an operation that was posted, to cancel it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct OpId(Which);
+pub struct OpId(pub(super) Which);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Which {
-    Send(Key),
-    Recv(Key),
-}
-
-/// A message without a receive, as [`Endpoint::probe`] found it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Probed {
-    id: MessageId,
-    /// What is known of it.
-    pub envelope: Envelope,
+pub(super) enum Which {
+    Send(OpKey),
+    Recv(OpKey),
 }
 
 /// An endpoint for messages, one-sided operations and atomics to many peers, without connections that the application would
@@ -97,7 +88,7 @@ pub struct Probed {
 /// # Ok(()) }
 /// ```
 pub struct Endpoint {
-    driver: Arc<Driver>,
+    pub(super) driver: Arc<Driver>,
     address: Address,
     domain: Domain,
     fork_epoch: ForkEpoch,
@@ -191,7 +182,7 @@ impl Endpoint {
         &self.domain
     }
 
-    fn check(&self, operation: &'static str) -> Result<()> {
+    pub(super) fn check(&self, operation: &'static str) -> Result<()> {
         if self.fork_epoch.is_current() {
             return Ok(());
         }
@@ -295,37 +286,6 @@ impl Endpoint {
         Ok(self.driver.call(|core| match op.0 {
             Which::Send(key) => core.cancel_send(key),
             Which::Recv(key) => core.cancel_recv(key),
-        }))
-    }
-
-    /// Finds the oldest message of a pattern that has not met a receive. It stays there.
-    ///
-    /// # Errors
-    /// `InvalidState` in a forked child.
-    pub fn probe(&self, pattern: &Pattern) -> Result<Option<Probed>> {
-        self.check("probe")?;
-        Ok(self.driver.poll(|core| {
-            let (id, envelope) = core.shared.matcher.probe(pattern)?;
-            Some(Probed { id, envelope })
-        }))
-    }
-
-    /// Takes a message that was probed, so that no receive meets it. `None`: it was taken before.
-    ///
-    /// # Errors
-    /// `InvalidState` in a forked child.
-    pub fn claim(&self, probed: &Probed) -> Result<Option<Claimed<'_>>> {
-        self.check("claim")?;
-        let claimed = self.driver.call(|core| {
-            let message = core.shared.matcher.claim(probed.id)?;
-            let arrival = core.shared.arrivals.get_mut(message.payload)?;
-            arrival.id = None;
-            Some(message)
-        });
-        Ok(claimed.map(|message| Claimed {
-            endpoint: self,
-            key: Some(message.payload),
-            envelope: message.envelope,
         }))
     }
 
@@ -435,75 +395,5 @@ impl Drop for Endpoint {
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Endpoint({:?})", self.address)
-    }
-}
-
-/// A message that the application claimed: no receive meets it. It is [received](Claimed::receive), or dropped.
-#[derive(Debug)]
-pub struct Claimed<'a> {
-    endpoint: &'a Endpoint,
-    key: Option<Key>,
-    envelope: Envelope,
-}
-
-impl Claimed<'_> {
-    /// What is known of it.
-    pub fn envelope(&self) -> Envelope {
-        self.envelope
-    }
-
-    /// Receives it into `into`, with a completion as any receive has. After an error it is claimed as before.
-    ///
-    /// # Errors
-    /// As [`Endpoint::post_recv`]; `InvalidState` if it was received before, or its peer was lost before all of it had come, or
-    /// removed.
-    pub fn receive<'s>(
-        &mut self,
-        into: impl Into<Slice<'s>>,
-        context: u64,
-    ) -> Result<OpId, PostError> {
-        self.endpoint.check("receive")?;
-        let recv = Recv::new(Pattern::untagged(), into).context(context);
-        let (key, envelope) = (self.key, self.envelope);
-        let received = self.endpoint.driver.call(|core| core.receive_claimed(key, envelope, &recv));
-        if received.is_ok() {
-            self.key = None;
-        }
-        received.map(|key| OpId(Which::Recv(key)))
-    }
-}
-
-impl Drop for Claimed<'_> {
-    fn drop(&mut self) {
-        if let Some(key) = self.key.take()
-            && self.endpoint.fork_epoch.is_current()
-        {
-            self.endpoint.driver.call(|core| core.drop_arrival(key));
-        }
-    }
-}
-
-impl Core {
-    fn receive_claimed(
-        &mut self,
-        key: Option<Key>,
-        envelope: Envelope,
-        recv: &Recv<'_>,
-    ) -> Result<Key, PostError> {
-        let gone = || Error::state("receive", "the message was received, or its peer is gone");
-        let arrival =
-            key.filter(|key| self.shared.arrivals.get(*key).is_some()).ok_or_else(gone)?;
-        if self.shared.recvs_out >= self.shared.attr.recv_depth {
-            return Err(super::post_error::Full::Depth.into());
-        }
-        let (recv_key, len) = (self.shared.add_recv(recv)?, recv.into.len() as u64);
-        self.shared.recvs_out += 1;
-        let len = len.min(envelope.len);
-        let met = Met { recv: recv_key, receive: None, of_many: false, envelope, offset: 0, len };
-        if let Some(arrival) = self.shared.arrivals.remove(arrival) {
-            self.deliver_arrival(met, arrival);
-        }
-        self.pump();
-        Ok(recv_key)
     }
 }

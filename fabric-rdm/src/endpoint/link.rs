@@ -8,7 +8,7 @@ use fabric_core::RemoteRegion;
 use smallvec::SmallVec;
 
 use super::ops::Incoming;
-use super::table::Key;
+use super::table::OpKey;
 use crate::connection::{ConnId, PeerConnection};
 use crate::peers::Peer;
 use crate::window::{Account, Grant, SendWindow};
@@ -18,7 +18,7 @@ pub(super) struct Conn {
     pub(super) id: ConnId,
     pub(super) endpoint: Endpoint,
     /// The operations of its send queue that have not completed, in the order of their posts, which is that of their ends.
-    pub(super) posted: VecDeque<Posted>,
+    pub(super) posted: VecDeque<PostedOp>,
     /// The number of the next one, and so of the oldest.
     pub(super) next_post: u64,
 }
@@ -29,7 +29,7 @@ impl Conn {
     }
 
     /// The operation with this number has completed, and with it each before.
-    pub(super) fn completed(&mut self, number: u64) -> Option<Posted> {
+    pub(super) fn completed(&mut self, number: u64) -> Option<PostedOp> {
         let oldest = self.next_post - self.posted.len() as u64;
         (number == oldest).then(|| self.posted.pop_front()).flatten()
     }
@@ -37,7 +37,7 @@ impl Conn {
 
 /// An operation of a send queue.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Posted {
+pub(super) struct PostedOp {
     pub(super) what: PostedKind,
     /// The head that went before payload.
     pub(super) head: Option<u32>,
@@ -46,9 +46,9 @@ pub(super) struct Posted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PostedKind {
     /// Of this operation of the application.
-    Op(Key),
+    Op(OpKey),
     /// A read for this delivery.
-    Read(Key),
+    Read(OpKey),
     Control,
     Park,
 }
@@ -63,7 +63,7 @@ pub(super) enum Control {
 }
 
 /// One peer.
-pub(super) struct Link {
+pub(super) struct PeerLink {
     pub(super) peer: Peer,
     pub(super) connection: PeerConnection,
     pub(super) conns: SmallVec<[Conn; 1]>,
@@ -74,21 +74,21 @@ pub(super) struct Link {
     /// What may be sent; none before the peer's windows are known.
     pub(super) window: Option<SendWindow>,
     /// Operations that wait for the connection, or for room in it.
-    pub(super) queue: VecDeque<Key>,
+    pub(super) queue: VecDeque<OpKey>,
     /// Messages in the queue for which the window has no place yet.
     pub(super) uncharged: u64,
     /// Operations that have not ended, in the order of their posts, with some that have.
-    pub(super) outstanding: VecDeque<Key>,
+    pub(super) outstanding: VecDeque<OpKey>,
     /// Operations of `outstanding` that have not ended.
     pub(super) live: usize,
     /// Messages that wait for a word of the peer, by their numbers.
-    pub(super) awaiting: BTreeMap<u64, Key>,
+    pub(super) awaiting: BTreeMap<u64, OpKey>,
     /// Messages that go in pieces.
-    pub(super) serving: VecDeque<Key>,
+    pub(super) serving: VecDeque<OpKey>,
     /// Messages that were fetched, by their numbers, and whose grants are not open yet.
-    pub(super) granting: VecDeque<(u64, Key)>,
+    pub(super) granting: VecDeque<(u64, OpKey)>,
     /// Deliveries with reads to post.
-    pub(super) reading: VecDeque<Key>,
+    pub(super) reading: VecDeque<OpKey>,
     /// Reads that have not completed.
     pub(super) reads: u32,
     pub(super) controls: VecDeque<Control>,
@@ -125,9 +125,9 @@ pub(super) struct Link {
     pub(super) waits_for_room: bool,
 }
 
-impl Link {
+impl PeerLink {
     pub(super) fn new(peer: Peer, connection: PeerConnection, account: Account) -> Self {
-        Link {
+        PeerLink {
             peer,
             connection,
             conns: SmallVec::new(),
@@ -197,13 +197,13 @@ impl Link {
     }
 
     /// An operation was posted.
-    pub(super) fn track(&mut self, key: Key) {
+    pub(super) fn track(&mut self, key: OpKey) {
         self.outstanding.push_back(key);
         self.live += 1;
     }
 
     /// An operation has ended.
-    pub(super) fn untrack(&mut self, is_live: impl Fn(Key) -> bool) {
+    pub(super) fn untrack(&mut self, is_live: impl Fn(OpKey) -> bool) {
         self.live = self.live.saturating_sub(1);
         if self.outstanding.len() > 2 * self.live + 64 {
             self.outstanding.retain(|key| is_live(*key));

@@ -8,16 +8,19 @@
 //! | `link` | what there is for one peer |
 //! | `connecting`, `hello_data` | connections as their state machines want them; what requests carry |
 //! | `sends`, `transmit` | posts, and what goes out |
-//! | `receives` | what comes in, and which receive it meets |
+//! | `receives`, `deliveries` | what comes in, which receive it meets, and how its payload gets there |
+//! | `claimed` | messages without a receive, found and claimed |
 //! | `rendezvous` | payload that stays at its sender |
 //! | `ending` | death, removal, cancel |
 //! | `wire`, `slots` | the format of frames, and the memory they are in |
 
 mod attr;
+mod claimed;
 mod completion;
 mod connecting;
 mod core;
 mod counters;
+mod deliveries;
 mod driver;
 mod ending;
 mod handle;
@@ -36,9 +39,10 @@ mod transmit;
 mod wire;
 
 pub use attr::RdmAttr;
+pub use claimed::{Claimed, Probed};
 pub use completion::{Completion, Kind, Status};
 pub use counters::Counter;
-pub use handle::{Claimed, Endpoint, OpId, Probed};
+pub use handle::{Endpoint, OpId};
 pub use op::{Recv, Send};
 pub use post_error::{Full, PostError};
 pub use shared::PeerEvent;

@@ -5,8 +5,8 @@ use fabric_core::RemoteRegion;
 use smallvec::SmallVec;
 
 use super::completion::Kind;
-use super::table::Key;
-use super::wire::{Head, Way};
+use super::table::OpKey;
+use super::wire::{MessageHead, Way};
 use crate::matching::{Envelope, Match, MessageId, ReceiveId};
 use crate::peers::Peer;
 use crate::window::Account;
@@ -28,14 +28,14 @@ pub(super) struct SendOp {
 }
 
 pub(super) enum Body {
-    Message(Message),
+    Message(Outgoing),
     OneSided(OwnedOp),
     /// All that is needed of it was posted.
     Posted,
 }
 
 /// A message on its way.
-pub(super) struct Message {
+pub(super) struct Outgoing {
     pub(super) tag: Option<u64>,
     pub(super) immediate: Option<u32>,
     pub(super) matched: bool,
@@ -62,10 +62,10 @@ pub(super) enum Source {
     Bytes(SmallVec<[u8; 64]>),
 }
 
-impl Message {
-    pub(super) fn head(&self, len: u64, way: Way) -> Head {
-        let Message { number, tag, immediate, matched, .. } = *self;
-        Head { number, tag, immediate, len, matched, way }
+impl Outgoing {
+    pub(super) fn head(&self, len: u64, way: Way) -> MessageHead {
+        let Outgoing { number, tag, immediate, matched, .. } = *self;
+        MessageHead { number, tag, immediate, len, matched, way }
     }
 }
 
@@ -101,13 +101,13 @@ pub(super) enum Payload {
     /// At its sender; and where it can be read, in which session of the connection.
     AtSender(Option<(u64, RemoteRegion)>),
     /// In an operation of this endpoint to itself.
-    Own(Key),
+    Own(OpKey),
 }
 
 /// A message and the receive that it met.
 #[derive(Clone, Copy)]
 pub(super) struct Met {
-    pub(super) recv: Key,
+    pub(super) recv: OpKey,
     /// In the matcher; none of a message that was claimed.
     pub(super) receive: Option<ReceiveId>,
     pub(super) of_many: bool,
@@ -117,8 +117,8 @@ pub(super) struct Met {
     pub(super) len: u64,
 }
 
-impl From<Match<Key, Key>> for Met {
-    fn from(met: Match<Key, Key>) -> Self {
+impl From<Match<OpKey, OpKey>> for Met {
+    fn from(met: Match<OpKey, OpKey>) -> Self {
         let Match { receive, context: recv, envelope, offset, len, of_many, .. } = met;
         Met { recv, receive: Some(receive), of_many, envelope, offset, len }
     }
@@ -141,8 +141,8 @@ pub(super) struct Delivery {
 /// A message of a peer whose payload is not all there, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Incoming {
-    Arrival(Key),
-    Delivery(Key),
+    Arrival(OpKey),
+    Delivery(OpKey),
     /// It is not wanted, and so many bytes of it come.
     Dropped(u64),
 }

@@ -1,95 +1,30 @@
 //! What arrives: frames of peers, the receives that messages meet, and messages that the application claims.
 
 use fabric::{Access, Completion as RawCompletion};
-use fabric_core::{Error, RemoteRegion};
+use fabric_core::Error;
 use smallvec::SmallVec;
 
-use super::completion::{Completion, Kind, Status};
+use super::completion::Status;
 use super::core::Core;
-use super::link::{Control, Link};
+use super::deliveries::InSlot;
+use super::link::{Control, PeerLink};
 use super::op::Recv;
 use super::ops::{Arrival, Body, Delivery, Incoming, Met, Payload, RecvOp, Source};
 use super::post_error::{Full, PostError};
 use super::shared::Shared;
-use super::slots::Part;
-use super::table::Key;
-use super::wire::{Frame, Head, MAX_CONTROL, Way};
+use super::slots::SlotPart;
+use super::table::OpKey;
+use super::wire::{Frame, MAX_CONTROL, MessageHead, Way};
 use crate::connection::ConnId;
 use crate::matching::{Arrived, Envelope, Match, Receive};
 use crate::peers::Peer;
-use crate::window::Account;
 
 /// Bytes of a slot that are looked at first: all of each frame but the payload, and a confirmation.
 const LOOK: usize = 80;
 
-/// A frame as it lies in its slot.
-struct InSlot<'a> {
-    part: &'a Part,
-    /// Where its payload begins, and how long it is.
-    start: usize,
-    len: usize,
-}
-
-impl Shared {
-    /// A message is in its receive.
-    pub(super) fn end_met(
-        &mut self,
-        met: &Met,
-        status: Status,
-        immediate: Option<u32>,
-        credit: Option<(Account, u64)>,
-    ) {
-        let Some(recv) = self.recvs.get(met.recv) else { return };
-        let (context, signaled) = (recv.context, recv.signaled);
-        let is_truncated = status == Status::Ok && met.len < met.envelope.len;
-        let status = if is_truncated { Status::Truncated } else { status };
-        let mut completion = Completion::new(context, Kind::Recv, status);
-        completion.peer = Some(met.envelope.source);
-        completion.tag = met.envelope.tag;
-        if matches!(status, Status::Ok | Status::Truncated) {
-            completion.len = met.len;
-            completion.message_len = met.envelope.len;
-            completion.offset = met.offset;
-            completion.immediate = immediate;
-        }
-        if met.of_many {
-            // The place is free when the application knows of the message: so these are bounded.
-            self.end_recv(completion, signaled, false, credit);
-            let released = met.receive.and_then(|receive| self.matcher.delivered(receive));
-            released.into_iter().for_each(|released| self.end_released(released));
-        } else {
-            self.recvs.remove(met.recv);
-            self.free_place(credit);
-            self.end_recv(completion, signaled, true, None);
-        }
-    }
-
-    /// Puts bytes where a receive has them.
-    fn place(&self, met: &Met, at: u64, bytes: &[u8]) {
-        if let Some(recv) = self.recvs.get(met.recv)
-            && let Some(fits) = bytes.get(..bytes.len().min((met.len - at.min(met.len)) as usize))
-        {
-            // It was checked when it was posted.
-            let _ = recv.into.as_slice().write_at((met.offset + at) as usize, fits);
-        }
-    }
-
-    /// The same from a slot.
-    fn place_from(&self, met: &Met, at: u64, from: &InSlot<'_>) {
-        let fits = (from.len as u64).min(met.len - at.min(met.len)) as usize;
-        if let Some(recv) = self.recvs.get(met.recv)
-            && fits > 0
-        {
-            let start = (met.offset + at) as usize;
-            let into = recv.into.as_slice().slice(start..start + fits);
-            let _ = into.copy_from(from.part.slice(from.start, fits));
-        }
-    }
-}
-
 impl Core {
     /// Posts a receive.
-    pub(super) fn post_recv(&mut self, recv: &Recv<'_>) -> Result<Key, PostError> {
+    pub(super) fn post_recv(&mut self, recv: &Recv<'_>) -> Result<OpKey, PostError> {
         self.check_device()?;
         if self.shared.recvs_out >= self.shared.attr.recv_depth {
             return Err(Full::Depth.into());
@@ -102,7 +37,7 @@ impl Core {
         if let Some(min_free) = recv.min_free {
             receive = receive.of_many(min_free);
         }
-        let mut matches: SmallVec<[Match<Key, Key>; 1]> = SmallVec::new();
+        let mut matches: SmallVec<[Match<OpKey, OpKey>; 1]> = SmallVec::new();
         let posted = self.shared.matcher.post(receive, key, |met| matches.push(met));
         match posted {
             Ok(id) => {
@@ -151,7 +86,7 @@ impl Core {
         let _ = self.shared.slots.repost(slot, endpoint);
     }
 
-    fn on_frame(&mut self, peer: Peer, id: ConnId, part: &Part, len: usize) {
+    fn on_frame(&mut self, peer: Peer, id: ConnId, part: &SlotPart, len: usize) {
         let mut look = [0; LOOK];
         let seen = len.min(LOOK);
         let read = part.slice(0, seen).read_at(0, &mut look[..seen]);
@@ -185,7 +120,7 @@ impl Core {
         }
     }
 
-    fn on_message(&mut self, peer: Peer, id: ConnId, head: &Head, from: &InSlot<'_>) {
+    fn on_message(&mut self, peer: Peer, id: ConnId, head: &MessageHead, from: &InSlot<'_>) {
         let Some((link, shared)) = self.find_link(peer) else { return };
         if !link.connection.on_message(id, head.number) {
             return link.mark(shared);
@@ -318,7 +253,7 @@ impl Core {
     }
 
     /// A message of the endpoint to itself has met a receive.
-    fn deliver_own(&mut self, met: &Met, key: Key, immediate: Option<u32>) {
+    fn deliver_own(&mut self, met: &Met, key: OpKey, immediate: Option<u32>) {
         let shared = &mut self.shared;
         let Some(op) = shared.sends.remove(key) else { return };
         if let (Body::Message(message), Some(recv)) = (&op.body, shared.recvs.get(met.recv)) {
@@ -335,7 +270,7 @@ impl Core {
     }
 
     /// A read of a delivery has completed.
-    pub(super) fn on_read(&mut self, peer: Peer, key: Key, ok: bool) {
+    pub(super) fn on_read(&mut self, peer: Peer, key: OpKey, ok: bool) {
         let Some((link, shared)) = self.find_link(peer) else { return };
         let Some(delivery) = shared.deliveries.get_mut(key) else { return };
         delivery.reads = delivery.reads.saturating_sub(1);
@@ -347,7 +282,7 @@ impl Core {
     }
 
     /// The application does not want a message: its sender is not kept waiting.
-    pub(super) fn drop_arrival(&mut self, key: Key) {
+    pub(super) fn drop_arrival(&mut self, key: OpKey) {
         let Some(arrival) = self.shared.arrivals.remove(key) else { return };
         self.shared.free_place(arrival.account);
         if let Payload::Own(key) = arrival.payload {
@@ -377,35 +312,14 @@ impl Core {
 
 impl Shared {
     /// Keeps a receive.
-    pub(super) fn add_recv(&mut self, recv: &Recv<'_>) -> Result<Key, Error> {
-        recv.into.check("recv", &self.domain, Access::LOCAL_WRITE)?;
+    pub(super) fn add_recv(&mut self, recv: &Recv<'_>) -> Result<OpKey, Error> {
+        self.domain.check_slice("recv", recv.into, Access::LOCAL_WRITE)?;
         let (context, signaled, into) = (recv.context, recv.signaled, recv.into.hold()?);
         Ok(self.recvs.insert(RecvOp { context, signaled, into, id: None }))
     }
 }
 
-impl InSlot<'_> {
-    fn to_bytes(&self) -> Box<[u8]> {
-        let mut bytes = vec![0; self.len];
-        // The endpoint's own memory.
-        let _ = self.part.slice(self.start, self.len).read_at(0, &mut bytes);
-        bytes.into()
-    }
-}
-
-impl Delivery {
-    fn new(
-        met: Met,
-        number: u64,
-        immediate: Option<u32>,
-        taken: u64,
-        account: Option<(Account, u64)>,
-    ) -> Self {
-        Delivery { met, number, immediate, taken, reads: 0, remote: None, account }
-    }
-}
-
-impl Link {
+impl PeerLink {
     /// The peer broke the protocol.
     pub(super) fn break_off(&mut self, shared: &mut Shared, id: ConnId) {
         self.connection.on_broken(id);
@@ -413,121 +327,8 @@ impl Link {
     }
 
     /// Has something said to the peer.
-    fn say(&mut self, shared: &mut Shared, control: Control) {
+    pub(super) fn say(&mut self, shared: &mut Shared, control: Control) {
         self.controls.push_back(control);
         self.mark(shared);
-    }
-
-    fn begin_delivery(
-        &mut self,
-        shared: &mut Shared,
-        met: Met,
-        head: &Head,
-        credit: Option<(Account, u64)>,
-    ) {
-        let mut delivery = Delivery::new(met, head.number, head.immediate, 0, credit);
-        match head.way {
-            Way::Offered(remote) => delivery.remote = Some(remote),
-            Way::Fetched => {}
-            Way::Whole | Way::Pieces => {
-                let key = shared.deliveries.insert(delivery);
-                self.incoming.insert(head.number, Incoming::Delivery(key));
-                if head.matched {
-                    self.say(shared, Control::Matched(head.number));
-                }
-                return;
-            }
-        }
-        self.add_delivery(shared, delivery);
-    }
-
-    /// Begins to take a payload that is at its sender.
-    fn add_delivery(&mut self, shared: &mut Shared, delivery: Delivery) {
-        let (number, remote, len) = (delivery.number, delivery.remote, delivery.met.len);
-        let envelope = delivery.met.envelope;
-        let key = shared.deliveries.insert(delivery);
-        self.incoming.insert(number, Incoming::Delivery(key));
-        match remote {
-            _ if len == 0 => self.end_delivery(shared, key),
-            Some(remote) if remote.len() >= envelope.len => {
-                self.reading.push_back(key);
-                self.mark(shared);
-            }
-            _ => self.say(shared, Control::Fetch(number)),
-        }
-    }
-
-    /// All of a payload that was at its sender is here.
-    fn end_delivery(&mut self, shared: &mut Shared, key: Key) {
-        let Some(delivery) = shared.deliveries.remove(key) else { return };
-        self.incoming.remove(&delivery.number);
-        shared.end_met(&delivery.met, Status::Ok, delivery.immediate, delivery.account);
-        self.say(shared, Control::Done(delivery.number));
-    }
-
-    /// The next bytes of a message. False: no honest peer sends these.
-    fn on_data(&mut self, shared: &mut Shared, number: u64, from: &InSlot<'_>) -> bool {
-        let Some(&incoming) = self.incoming.get(&number) else { return false };
-        let more = from.len as u64;
-        match incoming {
-            Incoming::Arrival(key) => {
-                let Some(arrival) = shared.arrivals.get_mut(key) else { return false };
-                let Payload::Partial(bytes) = &mut arrival.payload else { return false };
-                let before = bytes.len();
-                if before as u64 + more > arrival.envelope.len || more == 0 {
-                    return false;
-                }
-                bytes.resize(before + from.len, 0);
-                let _ = from.part.slice(from.start, from.len).read_at(0, &mut bytes[before..]);
-                if bytes.len() as u64 == arrival.envelope.len {
-                    let bytes = std::mem::take(bytes);
-                    arrival.payload = Payload::Whole(bytes.into());
-                    self.incoming.remove(&number);
-                }
-                true
-            }
-            Incoming::Delivery(key) => {
-                let Some(delivery) = shared.deliveries.get(key) else { return false };
-                let (met, taken) = (delivery.met, delivery.taken);
-                if taken + more > met.envelope.len || more == 0 || delivery.remote.is_some() {
-                    return false;
-                }
-                shared.place_from(&met, taken, from);
-                if let Some(delivery) = shared.deliveries.get_mut(key) {
-                    delivery.taken += more;
-                }
-                if taken + more == met.envelope.len
-                    && let Some(delivery) = shared.deliveries.remove(key)
-                {
-                    self.incoming.remove(&number);
-                    shared.end_met(&met, Status::Ok, delivery.immediate, delivery.account);
-                }
-                true
-            }
-            Incoming::Dropped(left) if more > left || more == 0 => false,
-            Incoming::Dropped(left) if more == left => self.incoming.remove(&number).is_some(),
-            Incoming::Dropped(left) => {
-                self.incoming.insert(number, Incoming::Dropped(left - more)).is_some()
-            }
-        }
-    }
-
-    /// Where the payload of a message can be read. False: no honest peer says that.
-    fn on_offer(&mut self, shared: &mut Shared, number: u64, remote: RemoteRegion) -> bool {
-        match self.incoming.get(&number) {
-            Some(&Incoming::Delivery(key)) => {
-                let Some(delivery) = shared.deliveries.get_mut(key) else { return false };
-                let is_fair =
-                    delivery.remote.is_none() && remote.len() >= delivery.met.envelope.len;
-                if is_fair {
-                    delivery.remote = Some(remote);
-                    self.reading.push_back(key);
-                }
-                is_fair
-            }
-            // It was fetched by a receive that has ended since.
-            Some(Incoming::Arrival(_) | Incoming::Dropped(_)) => false,
-            None => true,
-        }
     }
 }

@@ -2,21 +2,21 @@
 
 use fabric::Op;
 
-use super::link::{Control, Link, PostedKind};
+use super::link::{Control, PeerLink, PostedKind};
 use super::ops::{Body, GrantState, SendOp};
 use super::shared::Shared;
-use super::table::Key;
+use super::table::OpKey;
 use super::transmit::Sent;
 
 /// What a fetch of a message comes to.
-enum Answer {
+enum FetchAnswer {
     Offer(fabric_core::RemoteRegion),
     /// Once its grant is open.
     Later,
     Pieces,
 }
 
-impl Link {
+impl PeerLink {
     /// The peer wants the payload of a message.
     pub(super) fn on_fetch(&mut self, shared: &mut Shared, number: u64) {
         if self.park_sent {
@@ -30,27 +30,27 @@ impl Link {
             return;
         };
         let answer = match &message.grant {
-            GrantState::Open(grant) => Answer::Offer(grant.remote()),
-            GrantState::Pending(_) => Answer::Later,
+            GrantState::Open(grant) => FetchAnswer::Offer(grant.remote()),
+            GrantState::Pending(_) => FetchAnswer::Later,
             GrantState::None => match (self.grant(shared, &mut message), &message.grant) {
-                (Some(remote), _) => Answer::Offer(remote),
-                (None, GrantState::Pending(_)) => Answer::Later,
-                (None, _) => Answer::Pieces,
+                (Some(remote), _) => FetchAnswer::Offer(remote),
+                (None, GrantState::Pending(_)) => FetchAnswer::Later,
+                (None, _) => FetchAnswer::Pieces,
             },
         };
         if let Some(op) = shared.sends.get_mut(key) {
             op.body = Body::Message(message);
         }
         match answer {
-            Answer::Offer(remote) => self.controls.push_back(Control::Offer(number, remote)),
-            Answer::Later => self.granting.push_back((number, key)),
-            Answer::Pieces => self.serve(shared, number, key),
+            FetchAnswer::Offer(remote) => self.controls.push_back(Control::Offer(number, remote)),
+            FetchAnswer::Later => self.granting.push_back((number, key)),
+            FetchAnswer::Pieces => self.serve(shared, number, key),
         }
         self.mark(shared);
     }
 
     /// Sends the payload of a message that has met its receive in pieces.
-    fn serve(&mut self, shared: &mut Shared, number: u64, key: Key) {
+    fn serve(&mut self, shared: &mut Shared, number: u64, key: OpKey) {
         self.awaiting.remove(&number);
         if let Some(op) = shared.sends.get_mut(key) {
             op.waits_match = false;

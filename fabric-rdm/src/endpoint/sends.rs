@@ -6,20 +6,20 @@ use smallvec::SmallVec;
 
 use super::completion::{Kind, Status};
 use super::core::Core;
-use super::link::{Link, PostedKind};
+use super::link::{PeerLink, PostedKind};
 use super::op::{PayloadRef, Send};
-use super::ops::{Arrival, Body, GrantState, Message, Payload, SendOp, Source};
+use super::ops::{Arrival, Body, GrantState, Outgoing, Payload, SendOp, Source};
 use super::post_error::{Full, PostError};
 use super::shared::Shared;
-use super::table::Key;
-use super::wire::{HEAD, Head, Way};
+use super::table::OpKey;
+use super::wire::{HEAD, MessageHead, Way};
 use crate::matching::{Arrived, Envelope};
 use crate::peers::Peer;
 use crate::window::Blocked;
 
 impl Core {
     /// Posts a message.
-    pub(super) fn post_send(&mut self, peer: Peer, send: &Send<'_>) -> Result<Key, PostError> {
+    pub(super) fn post_send(&mut self, peer: Peer, send: &Send<'_>) -> Result<OpKey, PostError> {
         self.check_device()?;
         if self.shared.sends_out >= self.shared.attr.send_depth {
             return Err(Full::Depth.into());
@@ -27,7 +27,7 @@ impl Core {
         let payload = send.payload;
         let len = match payload {
             PayloadRef::Slice(slice) => {
-                slice.check("send", &self.shared.domain, Access::empty())?;
+                self.shared.domain.check_slice("send", slice, Access::empty())?;
                 slice.len() as u64
             }
             PayloadRef::Bytes(bytes) => self.check_inject(bytes)?,
@@ -64,7 +64,7 @@ impl Core {
         };
         let is_first = link.is_clear();
         if charged == Some(Way::Whole) && is_first {
-            let head = Head {
+            let head = MessageHead {
                 number: 0,
                 tag: send.tag,
                 immediate: send.immediate,
@@ -86,7 +86,7 @@ impl Core {
             PayloadRef::Bytes(bytes) => Ok(Source::Bytes(SmallVec::from_slice(bytes))),
         };
         let source = source.inspect_err(|_| link.uncharge(charged, len))?;
-        let message = Message {
+        let message = Outgoing {
             tag: send.tag,
             immediate: send.immediate,
             matched: send.matched,
@@ -105,7 +105,7 @@ impl Core {
     }
 
     /// Posts a one-sided operation.
-    pub(super) fn post_one_sided(&mut self, peer: Peer, op: &Op<'_>) -> Result<Key, PostError> {
+    pub(super) fn post_one_sided(&mut self, peer: Peer, op: &Op<'_>) -> Result<OpKey, PostError> {
         self.check_device()?;
         if self.shared.sends_out >= self.shared.attr.send_depth {
             return Err(Full::Depth.into());
@@ -170,13 +170,13 @@ impl Core {
     }
 
     /// A message of the endpoint to itself needs no connection and no window: it stays where it is until it meets a receive.
-    fn send_to_self(&mut self, peer: Peer, send: &Send<'_>, len: u64) -> Result<Key, PostError> {
+    fn send_to_self(&mut self, peer: Peer, send: &Send<'_>, len: u64) -> Result<OpKey, PostError> {
         let shared = &mut self.shared;
         let source = match send.payload {
             PayloadRef::Slice(slice) => Source::Slice(slice.hold()?),
             PayloadRef::Bytes(bytes) => Source::Bytes(SmallVec::from_slice(bytes)),
         };
-        let message = Message {
+        let message = Outgoing {
             tag: send.tag,
             immediate: send.immediate,
             matched: send.matched,
@@ -252,7 +252,7 @@ impl Core {
     }
 }
 
-impl Link {
+impl PeerLink {
     fn check_alive(&self) -> Result<(), PostError> {
         match self.connection.death() {
             Some(cause) => Err(PostError::PeerDown(cause)),
@@ -268,7 +268,7 @@ impl Link {
     }
 
     /// Posts an operation, or has it wait behind those before it.
-    fn submit(&mut self, shared: &mut Shared, key: Key) {
+    fn submit(&mut self, shared: &mut Shared, key: OpKey) {
         self.track(key);
         if !(self.is_clear() && self.transmit_op(shared, key)) {
             self.queue.push_back(key);
@@ -277,7 +277,7 @@ impl Link {
     }
 
     /// One of the operations of `fabric` that carry an operation has completed.
-    fn on_op(&mut self, shared: &mut Shared, key: Key, status: RawStatus) {
+    fn on_op(&mut self, shared: &mut Shared, key: OpKey, status: RawStatus) {
         let status = match status {
             RawStatus::Ok => return self.end_if_done(shared, key),
             // The connection is over: what becomes of its operations follows, all at once and in their order.
@@ -290,7 +290,7 @@ impl Link {
     }
 
     /// Ends an operation if nothing of it is under way.
-    pub(super) fn end_if_done(&mut self, shared: &mut Shared, key: Key) {
+    pub(super) fn end_if_done(&mut self, shared: &mut Shared, key: OpKey) {
         let is_done = shared.sends.get(key).is_some_and(|op| {
             op.posts == 0
                 && !op.waits_payload
@@ -303,7 +303,7 @@ impl Link {
     }
 
     /// Ends an operation.
-    pub(super) fn end_op(&mut self, shared: &mut Shared, key: Key, status: Status) {
+    pub(super) fn end_op(&mut self, shared: &mut Shared, key: OpKey, status: Status) {
         if let Some(op) = shared.sends.remove(key) {
             shared.end_send(&op, status);
             let sends = &shared.sends;

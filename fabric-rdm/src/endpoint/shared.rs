@@ -13,7 +13,7 @@ use super::counters::Counters;
 use super::hello_data::Windows;
 use super::ops::{Arrival, Delivery, RecvOp, SendOp};
 use super::slots::{Heads, Slots};
-use super::table::{Key, Table};
+use super::table::{OpKey, Table};
 use crate::connection::{ConnId, DeathCause};
 use crate::identity::EndpointIdentity;
 use crate::matching::{Matcher, Released};
@@ -51,7 +51,7 @@ pub(super) struct Shared {
     pub(super) has_grants: bool,
     pub(super) slots: Slots,
     pub(super) heads: Heads,
-    pub(super) matcher: Matcher<Key, Key>,
+    pub(super) matcher: Matcher<OpKey, OpKey>,
     pub(super) windows: ReceiveWindows,
     /// Whose they are.
     accounts: Vec<Option<Peer>>,
@@ -87,7 +87,7 @@ pub(super) struct Parts {
     pub(super) queue: CompletionQueue,
     pub(super) attr: RdmAttr,
     pub(super) slots: Slots,
-    pub(super) matcher: Matcher<Key, Key>,
+    pub(super) matcher: Matcher<OpKey, OpKey>,
     pub(super) windows: ReceiveWindows,
     pub(super) hasher: RandomState,
 }
@@ -204,7 +204,7 @@ impl Shared {
     }
 
     /// A receive has ended without a message.
-    pub(super) fn end_recv_without(&mut self, key: Key, status: Status) {
+    pub(super) fn end_recv_without(&mut self, key: OpKey, status: Status) {
         if let Some(recv) = self.recvs.remove(key) {
             let completion = Completion::new(recv.context, Kind::Recv, status);
             self.end_recv(completion, recv.signaled, true, None);
@@ -212,7 +212,7 @@ impl Shared {
     }
 
     /// A receive of many messages is over.
-    pub(super) fn end_released(&mut self, released: Released<Key>) {
+    pub(super) fn end_released(&mut self, released: Released<OpKey>) {
         if let Some(recv) = self.recvs.remove(released.context) {
             let mut completion = Completion::new(recv.context, Kind::Released, Status::Ok);
             completion.len = released.used;

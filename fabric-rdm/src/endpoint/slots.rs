@@ -58,9 +58,9 @@ impl Slots {
     }
 
     /// The memory of a slot.
-    pub(super) fn part(&self, slot: u32) -> Option<Part> {
+    pub(super) fn part(&self, slot: u32) -> Option<SlotPart> {
         let (chunk, offset) = (slot as usize / CHUNK, slot as usize % CHUNK * self.slot_len);
-        Some(Part { region: self.chunks.get(chunk)?.clone(), offset, len: self.slot_len })
+        Some(SlotPart { region: self.chunks.get(chunk)?.clone(), offset, len: self.slot_len })
     }
 
     /// Posts so many slots to a connection that has receives of its own.
@@ -127,13 +127,13 @@ impl Posting {
 }
 
 /// A part of the endpoint's own memory.
-pub(super) struct Part {
+pub(super) struct SlotPart {
     region: Arc<Region>,
     offset: usize,
     len: usize,
 }
 
-impl Part {
+impl SlotPart {
     /// So many bytes of it.
     pub(super) fn slice(&self, from: usize, len: usize) -> Slice<'_> {
         self.region.slice(self.offset..self.offset + self.len).slice(from..from + len)
@@ -157,7 +157,7 @@ impl Heads {
     }
 
     /// Writes a head, and keeps it until it is [given back](Self::give_back).
-    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(u32, Part)> {
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(u32, SlotPart)> {
         if self.free.is_empty() {
             let region = self.domain.alloc(CHUNK * HEAD_LEN, Access::empty())?;
             let first = (self.chunks.len() * CHUNK) as u32;
@@ -166,7 +166,7 @@ impl Heads {
         }
         let head = self.free.pop().unwrap_or_default();
         let (chunk, offset) = (head as usize / CHUNK, head as usize % CHUNK * HEAD_LEN);
-        let part = Part { region: self.chunks[chunk].clone(), offset, len: HEAD_LEN };
+        let part = SlotPart { region: self.chunks[chunk].clone(), offset, len: HEAD_LEN };
         match part.slice(0, bytes.len()).write_at(0, bytes) {
             Ok(()) => Ok((head, part)),
             Err(error) => {

@@ -2,12 +2,10 @@
 
 /// Names a value of a [`Table`], also after it was taken out, and then none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Key {
+pub(super) struct OpKey {
     index: u32,
     generation: u32,
 }
-
-/// Generations wrap: a key that old is kept by no application.
 
 /// Values by their keys, with no allocation while there are no more than there were before.
 #[derive(Debug)]
@@ -30,14 +28,14 @@ impl<T> Default for Table<T> {
 
 impl<T> Table<T> {
     /// The key that the next value gets.
-    pub(super) fn next_key(&self) -> Key {
+    pub(super) fn next_key(&self) -> OpKey {
         match self.free.last() {
-            Some(&index) => Key { index, generation: self.slots[index as usize].generation },
-            None => Key { index: self.slots.len() as u32, generation: 0 },
+            Some(&index) => OpKey { index, generation: self.slots[index as usize].generation },
+            None => OpKey { index: self.slots.len() as u32, generation: 0 },
         }
     }
 
-    pub(super) fn insert(&mut self, value: T) -> Key {
+    pub(super) fn insert(&mut self, value: T) -> OpKey {
         let key = self.next_key();
         match self.free.pop() {
             Some(index) => self.slots[index as usize].value = Some(value),
@@ -46,22 +44,23 @@ impl<T> Table<T> {
         key
     }
 
-    pub(super) fn get(&self, key: Key) -> Option<&T> {
+    pub(super) fn get(&self, key: OpKey) -> Option<&T> {
         let slot = self.slots.get(key.index as usize)?;
         if slot.generation == key.generation { slot.value.as_ref() } else { None }
     }
 
-    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+    pub(super) fn get_mut(&mut self, key: OpKey) -> Option<&mut T> {
         let slot = self.slots.get_mut(key.index as usize)?;
         if slot.generation == key.generation { slot.value.as_mut() } else { None }
     }
 
-    pub(super) fn remove(&mut self, key: Key) -> Option<T> {
+    pub(super) fn remove(&mut self, key: OpKey) -> Option<T> {
         let slot = self.slots.get_mut(key.index as usize)?;
         if slot.generation != key.generation {
             return None;
         }
         let value = slot.value.take()?;
+        // One that old that it comes again is kept by no application.
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(key.index);
         Some(value)
@@ -72,9 +71,9 @@ impl<T> Table<T> {
     }
 
     /// All values, in no order that means something.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (OpKey, &T)> {
         (0..).zip(&self.slots).filter_map(|(index, slot)| {
-            let key = Key { index, generation: slot.generation };
+            let key = OpKey { index, generation: slot.generation };
             slot.value.as_ref().map(|value| (key, value))
         })
     }
@@ -106,7 +105,7 @@ mod tests {
         let mut table = Table::default();
         let first = table.insert(1);
         table.slots[0].generation = u32::MAX;
-        let last = Key { generation: u32::MAX, ..first };
+        let last = OpKey { generation: u32::MAX, ..first };
         assert_eq!(table.remove(last), Some(1));
         assert_eq!(table.insert(2), first);
     }

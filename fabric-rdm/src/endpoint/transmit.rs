@@ -5,13 +5,13 @@ use fabric_core::{Error, RemoteRegion};
 use fabric_util::log_line;
 
 use super::attr::CONTROL_DEPTH;
-use super::link::{Control, Link, Posted, PostedKind};
+use super::link::{Control, PeerLink, PostedKind, PostedOp};
 use super::op::PayloadRef;
-use super::ops::{Body, GrantState, Message, SendOp, Source};
+use super::ops::{Body, GrantState, Outgoing, SendOp, Source};
 use super::shared::Shared;
 use super::slots::Posting;
-use super::table::Key;
-use super::wire::{DATA_HEAD, Frame, HEAD, Head, Way};
+use super::table::OpKey;
+use super::wire::{DATA_HEAD, Frame, HEAD, MessageHead, Way};
 use crate::window::{Blocked, Grant, Sending};
 
 /// The most that is sent by copying it into the operation.
@@ -50,7 +50,7 @@ impl Source {
     }
 }
 
-impl Link {
+impl PeerLink {
     /// How a message of this length goes if the window lets it.
     fn way_of(&self, shared: &Shared, len: u64) -> Way {
         if len.saturating_add(HEAD as u64) <= self.peer_slot {
@@ -100,7 +100,7 @@ impl Link {
                 let context = Posting::Sent(conn.next_post).to_bits();
                 let posted = op(context, &conn.endpoint);
                 if posted.is_ok() {
-                    conn.posted.push_back(Posted { what, head });
+                    conn.posted.push_back(PostedOp { what, head });
                     conn.next_post += 1;
                 }
                 posted
@@ -233,7 +233,7 @@ impl Link {
     }
 
     /// Posts an operation for the first time. False: there is no room.
-    pub(super) fn transmit_op(&mut self, shared: &mut Shared, key: Key) -> bool {
+    pub(super) fn transmit_op(&mut self, shared: &mut Shared, key: OpKey) -> bool {
         let Some(op) = shared.sends.get_mut(key) else { return true };
         let body = std::mem::replace(&mut op.body, Body::Posted);
         let len = op.len;
@@ -266,9 +266,9 @@ impl Link {
     fn transmit_message(
         &mut self,
         shared: &mut Shared,
-        key: Key,
+        key: OpKey,
         len: u64,
-        mut message: Message,
+        mut message: Outgoing,
     ) -> (bool, Body) {
         // The number is used only if it is sent.
         let (_, sent, _) = self.connection.numbers();
@@ -306,7 +306,7 @@ impl Link {
         }
     }
 
-    fn transmit_head(&mut self, shared: &mut Shared, key: Key, head: &Head) -> Sent {
+    fn transmit_head(&mut self, shared: &mut Shared, key: OpKey, head: &MessageHead) -> Sent {
         let encoded = Frame::Message(*head).encode();
         self.post_bytes(shared, PostedKind::Op(key), encoded.as_bytes())
     }
@@ -314,9 +314,9 @@ impl Link {
     fn transmit_whole(
         &mut self,
         shared: &mut Shared,
-        key: Key,
+        key: OpKey,
         len: u64,
-        message: &Message,
+        message: &Outgoing,
     ) -> Sent {
         let encoded = Frame::Message(message.head(len, Way::Whole)).encode();
         self.transmit_frame(shared, key, encoded.as_bytes(), message.source.all())
@@ -326,7 +326,7 @@ impl Link {
     fn transmit_frame(
         &mut self,
         shared: &mut Shared,
-        key: Key,
+        key: OpKey,
         head: &[u8],
         payload: PayloadRef<'_>,
     ) -> Sent {
@@ -362,8 +362,8 @@ impl Link {
     pub(super) fn transmit_now(
         &mut self,
         shared: &mut Shared,
-        key: Key,
-        mut head: Head,
+        key: OpKey,
+        mut head: MessageHead,
         payload: PayloadRef<'_>,
     ) -> bool {
         let (_, sent, _) = self.connection.numbers();
@@ -424,7 +424,11 @@ impl Link {
     }
 
     /// Opens the payload of a message to its target, if the region it is in allows that. Nothing: it cannot be read (yet).
-    pub(super) fn grant(&mut self, shared: &Shared, message: &mut Message) -> Option<RemoteRegion> {
+    pub(super) fn grant(
+        &mut self,
+        shared: &Shared,
+        message: &mut Outgoing,
+    ) -> Option<RemoteRegion> {
         let Source::Slice(slice) = &message.source else { return None };
         let may = shared.has_grants
             && slice.as_slice().access().contains(Access::REMOTE_READ)

@@ -23,7 +23,7 @@ pub(super) const MAX_CONTROL: usize = size_of::<RawNumber>() + 24 + MAX_ADDRESS_
 
 /// What is known of a message before its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct MessageHead {
     /// Among the messages of its sender, within a life of the pair.
     pub(super) number: u64,
     pub(super) tag: Option<u64>,
@@ -53,7 +53,7 @@ pub(super) enum Frame {
     /// The first one of the initiator: the connection is confirmed. The address of the initiator follows.
     Confirm,
     /// A message; with [`Way::Whole`] its payload follows.
-    Message(Head),
+    Message(MessageHead),
     /// The next bytes of the message with this number, which follow.
     Data(u64),
     /// The payload of the message with this number is wanted.
@@ -189,7 +189,7 @@ impl Frame {
         match bytes.first() {
             Some(&MESSAGE) => {
                 let (raw, rest) = RawHead::ref_from_prefix(bytes).map_err(|_| WireError)?;
-                let head = Head::from_raw(raw, rest)?;
+                let head = MessageHead::from_raw(raw, rest)?;
                 let offer = if let Way::Offered(_) = head.way { RemoteRegion::BYTES } else { 0 };
                 Ok((Frame::Message(head), HEAD + offer))
             }
@@ -232,7 +232,7 @@ impl Frame {
     }
 }
 
-impl Head {
+impl MessageHead {
     fn to_raw(self) -> RawHead {
         let flag = |is: bool, flag| if is { flag } else { 0 };
         let flags = flag(self.tag.is_some(), TAGGED)
@@ -262,7 +262,7 @@ impl Head {
         if !is_clean {
             return Err(WireError);
         }
-        Ok(Head {
+        Ok(MessageHead {
             number: raw.number.get(),
             tag: tagged.then_some(tag),
             immediate: immediates.then_some(immediate),
@@ -285,7 +285,8 @@ fn offer(rest: &[u8]) -> Result<RemoteRegion, WireError> {
 }
 
 fn flags(places: bool, bytes: bool) -> u8 {
-    u8::from(places) * PLACES | u8::from(bytes) * BYTES
+    let flag = |is: bool, flag| if is { flag } else { 0 };
+    flag(places, PLACES) | flag(bytes, BYTES)
 }
 
 fn flow(kind: u8, flags: u8, numbers: [u64; 4]) -> Encoded {
@@ -337,7 +338,7 @@ mod tests {
             way,
         );
         let head = head.prop_map(|(number, tag, immediate, len, matched, way)| {
-            Frame::Message(Head { number, tag, immediate, len, matched, way })
+            Frame::Message(MessageHead { number, tag, immediate, len, matched, way })
         });
         let allowance = || {
             (any::<u64>(), any::<u64>(), any::<bool>())

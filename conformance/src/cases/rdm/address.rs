@@ -3,9 +3,8 @@
 use fabric_rdm::matching::Pattern;
 use fabric_rdm::{Kind, PeerEvent, PostError, Recv, Send, Status};
 
-use super::LENGTHS;
 use crate::prelude::*;
-use crate::rdm::{RdmEnd, RdmPair, expect_refused};
+use crate::rdm::{LENGTHS, RdmEnd, RdmPair, expect_refused};
 
 pub(super) fn insert_twice(rig: &Rig) -> Outcome {
     let RdmPair { a, b, to_b, .. } = RdmPair::new(rig)?;

@@ -3,9 +3,8 @@
 use fabric_rdm::matching::Pattern;
 use fabric_rdm::{Kind, Recv, Send, Status};
 
-use super::LENGTHS;
 use crate::prelude::*;
-use crate::rdm::{RdmEnd, RdmPair};
+use crate::rdm::{LENGTHS, RdmEnd, RdmPair};
 
 pub(super) fn ok_survives_sender_exit(rig: &Rig) -> Outcome {
     let b = RdmEnd::new(rig, rig.domain_b(), |attr| attr.max_strangers = 100)?;

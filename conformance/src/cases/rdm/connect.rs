@@ -39,7 +39,7 @@ pub(super) fn crossing(rig: &Rig) -> Outcome {
         thread::scope(|scope| {
             let other = scope.spawn(|| send(&b, to_a));
             send(&a, to_b)?;
-            other.join().unwrap_or_else(|_| Err(PostError::Fabric(Error::Canceled)))
+            other.join().unwrap_or(Err(PostError::Fabric(Error::Canceled)))
         })?;
         for end in [&a, &b] {
             end.expect_all(&[(Kind::Send, 2, Status::Ok), (Kind::Recv, 1, Status::Ok)])?;

@@ -175,7 +175,3 @@ pub(super) const CASES: &[Case] = cases! { Rdm:
 };
 
 const ONE_PROCESS: &str = "the endpoints are in this process";
-
-/// Lengths around the limits of each way that a payload goes.
-const LENGTHS: [usize; 12] =
-    [0, 1, 64, 224, 225, 4096, 8160, 8161, 20_000, 32 << 10, 100_000, 1 << 20];

@@ -3,9 +3,8 @@
 use fabric_rdm::matching::Pattern;
 use fabric_rdm::{Recv, Send};
 
-use super::LENGTHS;
 use crate::prelude::*;
-use crate::rdm::RdmPair;
+use crate::rdm::{LENGTHS, RdmPair};
 
 pub(super) fn mixed_sizes(rig: &Rig) -> Outcome {
     let RdmPair { a, b, to_b, to_a } = RdmPair::new(rig)?;

@@ -3,9 +3,8 @@
 use fabric_rdm::matching::Pattern;
 use fabric_rdm::{Kind, Recv, Send};
 
-use super::LENGTHS;
 use crate::prelude::*;
-use crate::rdm::RdmPair;
+use crate::rdm::{LENGTHS, RdmPair};
 use crate::sys::in_child;
 
 pub(super) fn sleeping_receiver_matches(rig: &Rig) -> Outcome {

@@ -3,9 +3,8 @@
 use fabric_rdm::matching::Pattern;
 use fabric_rdm::{DeathCause, Kind, PostError, Recv, Send, Status};
 
-use super::LENGTHS;
 use crate::prelude::*;
-use crate::rdm::{RdmPair, expect_refused};
+use crate::rdm::{LENGTHS, RdmPair, expect_refused};
 
 pub(super) fn rma_table(rig: &Rig) -> Outcome {
     let RdmPair { a, b, to_b, .. } = RdmPair::new(rig)?;

@@ -3,9 +3,8 @@
 use fabric_rdm::matching::Pattern;
 use fabric_rdm::{Kind, Recv, Send, Status};
 
-use super::LENGTHS;
 use crate::prelude::*;
-use crate::rdm::RdmPair;
+use crate::rdm::{LENGTHS, RdmPair};
 
 pub(super) fn mask(rig: &Rig) -> Outcome {
     let RdmPair { a, b, to_b, .. } = RdmPair::new(rig)?;

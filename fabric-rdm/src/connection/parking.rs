@@ -1,0 +1,74 @@
+//! Parking: both sides finish what is under way, say so, and close the connection.
+
+use std::time::Duration;
+
+use super::action::{Action, ConnId, DeathCause};
+use super::machine::{Parking, PeerConnection, State};
+
+impl PeerConnection {
+    /// Parks the connection, if there is one: whether.
+    pub fn park(&mut self) -> bool {
+        match self.state {
+            State::Established { conn, session } => {
+                self.drain(conn, session, Parking::default());
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn drain(&mut self, conn: ConnId, session: u64, parking: Parking) {
+        self.state = State::Draining { conn, session, parking };
+        self.actions.push_back(Action::Drain(conn));
+    }
+
+    /// All that was sent is completed, and nothing more was.
+    pub fn drained(&mut self, conn: ConnId) {
+        if let State::Draining { conn: current, parking, .. } = &mut self.state
+            && *current == conn
+            && !parking.sent
+        {
+            parking.sent = true;
+            self.actions.push_back(Action::SendPark(conn));
+        }
+    }
+
+    /// The message of parking is completed: it has arrived.
+    pub fn park_completed(&mut self, now: Duration, conn: ConnId) {
+        self.change_parking(now, conn, |parking| parking.completed = parking.sent);
+    }
+
+    /// The peer's message of parking: nothing comes after it.
+    pub fn on_park(&mut self, now: Duration, conn: ConnId) {
+        match self.state {
+            State::Established { conn: current, session } if current == conn => {
+                self.drain(conn, session, Parking { heard: true, ..Parking::default() });
+            }
+            State::Draining { .. } => {
+                self.change_parking(now, conn, |parking| parking.heard = true)
+            }
+            _ if self.current() == Some(conn) => self.die(DeathCause::Protocol),
+            _ => {}
+        }
+    }
+
+    fn change_parking(&mut self, now: Duration, conn: ConnId, change: impl FnOnce(&mut Parking)) {
+        if let State::Draining { conn: current, parking, .. } = &mut self.state
+            && *current == conn
+        {
+            change(parking);
+            if parking.completed && parking.heard {
+                self.actions.push_back(Action::Close(conn));
+                self.parked(now);
+            }
+        }
+    }
+
+    /// The connection was closed in agreement.
+    pub(super) fn parked(&mut self, now: Duration) {
+        self.state = State::Idle;
+        if self.wanted.is_some() {
+            self.dial(now, false);
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! How the payload of a message gets to its receive: from a slot, in pieces, or read from its sender.
+
+use fabric_core::RemoteRegion;
+
+use super::completion::{Completion, Kind, Status};
+use super::link::{Control, PeerLink};
+use super::ops::{Delivery, Incoming, Met, Payload};
+use super::shared::Shared;
+use super::slots::SlotPart;
+use super::table::OpKey;
+use super::wire::{MessageHead, Way};
+use crate::window::Account;
+
+/// A frame as it lies in its slot.
+pub(super) struct InSlot<'a> {
+    pub(super) part: &'a SlotPart,
+    /// Where its payload begins, and how long it is.
+    pub(super) start: usize,
+    pub(super) len: usize,
+}
+
+impl InSlot<'_> {
+    pub(super) fn to_bytes(&self) -> Box<[u8]> {
+        let mut bytes = vec![0; self.len];
+        // The endpoint's own memory.
+        let _ = self.part.slice(self.start, self.len).read_at(0, &mut bytes);
+        bytes.into()
+    }
+}
+
+impl Delivery {
+    pub(super) fn new(
+        met: Met,
+        number: u64,
+        immediate: Option<u32>,
+        taken: u64,
+        account: Option<(Account, u64)>,
+    ) -> Self {
+        Delivery { met, number, immediate, taken, reads: 0, remote: None, account }
+    }
+}
+
+impl Shared {
+    /// A message is in its receive.
+    pub(super) fn end_met(
+        &mut self,
+        met: &Met,
+        status: Status,
+        immediate: Option<u32>,
+        credit: Option<(Account, u64)>,
+    ) {
+        let Some(recv) = self.recvs.get(met.recv) else { return };
+        let (context, signaled) = (recv.context, recv.signaled);
+        let is_truncated = status == Status::Ok && met.len < met.envelope.len;
+        let status = if is_truncated { Status::Truncated } else { status };
+        let mut completion = Completion::new(context, Kind::Recv, status);
+        completion.peer = Some(met.envelope.source);
+        completion.tag = met.envelope.tag;
+        if matches!(status, Status::Ok | Status::Truncated) {
+            completion.len = met.len;
+            completion.message_len = met.envelope.len;
+            completion.offset = met.offset;
+            completion.immediate = immediate;
+        }
+        if met.of_many {
+            // The place is free when the application knows of the message: so these are bounded.
+            self.end_recv(completion, signaled, false, credit);
+            let released = met.receive.and_then(|receive| self.matcher.delivered(receive));
+            released.into_iter().for_each(|released| self.end_released(released));
+        } else {
+            self.recvs.remove(met.recv);
+            self.free_place(credit);
+            self.end_recv(completion, signaled, true, None);
+        }
+    }
+
+    /// Puts bytes where a receive has them.
+    pub(super) fn place(&self, met: &Met, at: u64, bytes: &[u8]) {
+        if let Some(recv) = self.recvs.get(met.recv)
+            && let Some(fits) = bytes.get(..bytes.len().min((met.len - at.min(met.len)) as usize))
+        {
+            // It was checked when it was posted.
+            let _ = recv.into.as_slice().write_at((met.offset + at) as usize, fits);
+        }
+    }
+
+    /// The same from a slot.
+    pub(super) fn place_from(&self, met: &Met, at: u64, from: &InSlot<'_>) {
+        let fits = (from.len as u64).min(met.len - at.min(met.len)) as usize;
+        if let Some(recv) = self.recvs.get(met.recv)
+            && fits > 0
+        {
+            let start = (met.offset + at) as usize;
+            let into = recv.into.as_slice().slice(start..start + fits);
+            let _ = into.copy_from(from.part.slice(from.start, fits));
+        }
+    }
+}
+
+impl PeerLink {
+    pub(super) fn begin_delivery(
+        &mut self,
+        shared: &mut Shared,
+        met: Met,
+        head: &MessageHead,
+        credit: Option<(Account, u64)>,
+    ) {
+        let mut delivery = Delivery::new(met, head.number, head.immediate, 0, credit);
+        match head.way {
+            Way::Offered(remote) => delivery.remote = Some(remote),
+            Way::Fetched => {}
+            Way::Whole | Way::Pieces => {
+                let key = shared.deliveries.insert(delivery);
+                self.incoming.insert(head.number, Incoming::Delivery(key));
+                if head.matched {
+                    self.say(shared, Control::Matched(head.number));
+                }
+                return;
+            }
+        }
+        self.add_delivery(shared, delivery);
+    }
+
+    /// Begins to take a payload that is at its sender.
+    pub(super) fn add_delivery(&mut self, shared: &mut Shared, delivery: Delivery) {
+        let (number, remote, len) = (delivery.number, delivery.remote, delivery.met.len);
+        let envelope = delivery.met.envelope;
+        let key = shared.deliveries.insert(delivery);
+        self.incoming.insert(number, Incoming::Delivery(key));
+        match remote {
+            _ if len == 0 => self.end_delivery(shared, key),
+            Some(remote) if remote.len() >= envelope.len => {
+                self.reading.push_back(key);
+                self.mark(shared);
+            }
+            _ => self.say(shared, Control::Fetch(number)),
+        }
+    }
+
+    /// All of a payload that was at its sender is here.
+    pub(super) fn end_delivery(&mut self, shared: &mut Shared, key: OpKey) {
+        let Some(delivery) = shared.deliveries.remove(key) else { return };
+        self.incoming.remove(&delivery.number);
+        shared.end_met(&delivery.met, Status::Ok, delivery.immediate, delivery.account);
+        self.say(shared, Control::Done(delivery.number));
+    }
+
+    /// The next bytes of a message. False: no honest peer sends these.
+    pub(super) fn on_data(&mut self, shared: &mut Shared, number: u64, from: &InSlot<'_>) -> bool {
+        let Some(&incoming) = self.incoming.get(&number) else { return false };
+        let more = from.len as u64;
+        match incoming {
+            Incoming::Arrival(key) => {
+                let Some(arrival) = shared.arrivals.get_mut(key) else { return false };
+                let Payload::Partial(bytes) = &mut arrival.payload else { return false };
+                let before = bytes.len();
+                if before as u64 + more > arrival.envelope.len || more == 0 {
+                    return false;
+                }
+                bytes.resize(before + from.len, 0);
+                let _ = from.part.slice(from.start, from.len).read_at(0, &mut bytes[before..]);
+                if bytes.len() as u64 == arrival.envelope.len {
+                    let bytes = std::mem::take(bytes);
+                    arrival.payload = Payload::Whole(bytes.into());
+                    self.incoming.remove(&number);
+                }
+                true
+            }
+            Incoming::Delivery(key) => {
+                let Some(delivery) = shared.deliveries.get(key) else { return false };
+                let (met, taken) = (delivery.met, delivery.taken);
+                if taken + more > met.envelope.len || more == 0 || delivery.remote.is_some() {
+                    return false;
+                }
+                shared.place_from(&met, taken, from);
+                if let Some(delivery) = shared.deliveries.get_mut(key) {
+                    delivery.taken += more;
+                }
+                if taken + more == met.envelope.len
+                    && let Some(delivery) = shared.deliveries.remove(key)
+                {
+                    self.incoming.remove(&number);
+                    shared.end_met(&met, Status::Ok, delivery.immediate, delivery.account);
+                }
+                true
+            }
+            Incoming::Dropped(left) if more > left || more == 0 => false,
+            Incoming::Dropped(left) if more == left => self.incoming.remove(&number).is_some(),
+            Incoming::Dropped(left) => {
+                self.incoming.insert(number, Incoming::Dropped(left - more)).is_some()
+            }
+        }
+    }
+
+    /// Where the payload of a message can be read. False: no honest peer says that.
+    pub(super) fn on_offer(
+        &mut self,
+        shared: &mut Shared,
+        number: u64,
+        remote: RemoteRegion,
+    ) -> bool {
+        match self.incoming.get(&number) {
+            Some(&Incoming::Delivery(key)) => {
+                let Some(delivery) = shared.deliveries.get_mut(key) else { return false };
+                let is_fair =
+                    delivery.remote.is_none() && remote.len() >= delivery.met.envelope.len;
+                if is_fair {
+                    delivery.remote = Some(remote);
+                    self.reading.push_back(key);
+                }
+                is_fair
+            }
+            // It was fetched by a receive that has ended since.
+            Some(Incoming::Arrival(_) | Incoming::Dropped(_)) => false,
+            None => true,
+        }
+    }
+}
