@@ -73,19 +73,23 @@ impl Counter {
         found
     }
 
-    /// Waits until so many operations have ended well, or one more has not.
+    /// Waits until so many operations have ended well, or more than `known_errors` have not: those that the caller knows of.
     ///
     /// # Errors
-    /// `TimedOut`. `InvalidState`: there were more errors than when the wait began, so that number may never be reached.
-    pub fn wait_for(&self, successes: u64, timeout: Option<Duration>) -> Result<()> {
-        let before = self.errors();
+    /// `TimedOut`. `InvalidState`: there are more errors, so that number may never be reached.
+    pub fn wait_for(
+        &self,
+        successes: u64,
+        known_errors: u64,
+        timeout: Option<Duration>,
+    ) -> Result<()> {
         let look = |counter: &Self| match (counter.successes(), counter.errors()) {
             (now, _) if now >= successes => Some(Ok(())),
-            (now, errors) if errors > before => Some(Err(Error::state(
+            (now, errors) if errors > known_errors => Some(Err(Error::state(
                 "wait for counter",
                 format!(
                     "{now} of {successes} operations have ended well, and {} have not",
-                    errors - before
+                    errors - known_errors
                 ),
             ))),
             _ => None,
@@ -127,15 +131,15 @@ mod tests {
     #[test]
     fn a_wait_ends_with_its_number_an_error_or_its_time() {
         let counter = Counter::new();
-        assert!(matches!(counter.wait_for(1, Some(Duration::ZERO)), Err(Error::TimedOut(_))));
+        assert!(matches!(counter.wait_for(1, 0, Some(Duration::ZERO)), Err(Error::TimedOut(_))));
         counter.add(true);
-        counter.wait_for(1, Some(Duration::ZERO)).unwrap();
+        counter.wait_for(1, 0, Some(Duration::ZERO)).unwrap();
         std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| counter.wait_for(3, None));
+            let waiter = scope.spawn(|| counter.wait_for(3, 0, None));
             counter.add(true);
             counter.add(true);
             waiter.join().unwrap().unwrap();
-            let waiter = scope.spawn(|| counter.wait_for(9, None));
+            let waiter = scope.spawn(|| counter.wait_for(9, 0, None));
             while counter.state.waiters.load(Ordering::SeqCst) == 0 {
                 std::thread::yield_now();
             }

@@ -155,8 +155,8 @@ pub(super) fn counter_exact(rig: &Rig) -> Outcome {
         a.when_room(|| a.post_send(to_b, &Send::new(&source).tag(1).unsignaled()))?;
     }
     // Neither side polls.
-    a.counter(Kind::Send).wait_for(COUNT, time)?;
-    b.counter(Kind::Recv).wait_for(COUNT, time)?;
+    a.counter(Kind::Send).wait_for(COUNT, 0, time)?;
+    b.counter(Kind::Recv).wait_for(COUNT, 0, time)?;
     for (kind, op) in [
         (Kind::Write, Op::write(source.slice(..8), inbox.at(0)).unsignaled()),
         (Kind::Read, Op::read(source.slice(..8), inbox.at(0)).unsignaled()),
@@ -165,7 +165,7 @@ pub(super) fn counter_exact(rig: &Rig) -> Outcome {
         for _ in 0..10 {
             a.when_room(|| a.post(to_b, &op))?;
         }
-        a.counter(kind).wait_for(10, time)?;
+        a.counter(kind).wait_for(10, 0, time)?;
         check_eq!((a.counter(kind).successes(), a.counter(kind).errors()), (10, 0), "{kind:?}");
     }
     let counts = |counter: &fabric_rdm::Counter| (counter.successes(), counter.errors());
@@ -180,9 +180,9 @@ pub(super) fn counter_error(rig: &Rig) -> Outcome {
     let inbox = a.buffer(8)?;
     a.post_recv(&Recv::new(Pattern::tagged(1).from(to_b), &inbox).unsignaled().context(1))?;
     a.post_send(to_b, &Send::inject(b"x").tag(1).unsignaled())?;
-    a.counter(Kind::Send).wait_for(1, Some(rig.scaled(Duration::from_secs(10))))?;
+    a.counter(Kind::Send).wait_for(1, 0, Some(rig.scaled(Duration::from_secs(10))))?;
     drop(b);
-    let waited = a.counter(Kind::Recv).wait_for(1, Some(rig.scaled(Duration::from_secs(10))));
+    let waited = a.counter(Kind::Recv).wait_for(1, 0, Some(rig.scaled(Duration::from_secs(10))));
     check_err!(waited, Error::InvalidState(_), "a wait for a receive that fails");
     check_eq!(a.counter(Kind::Recv).errors(), 1, "errors");
     // What fails is not unsignaled.

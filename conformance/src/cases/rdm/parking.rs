@@ -95,7 +95,7 @@ pub(super) fn park_keeps_order(rig: &Rig) -> Outcome {
         }
         star.check_open(1)?;
     }
-    hub.counter(Kind::Send).wait_for(6 * rounds, Some(Duration::from_secs(10)))?;
+    hub.counter(Kind::Send).wait_for(6 * rounds, 0, Some(Duration::from_secs(10)))?;
     hub.nothing_at_once()
 }
 
@@ -225,6 +225,6 @@ pub(super) fn all_busy_fair(rig: &Rig) -> Outcome {
         }
         inbox.check_pattern(.., rig.pattern(0))?;
     }
-    hub.counter(Kind::Send).wait_for(5 * each, Some(Duration::from_secs(10)))?;
+    hub.counter(Kind::Send).wait_for(5 * each, 0, Some(Duration::from_secs(10)))?;
     star.check_open(2)
 }

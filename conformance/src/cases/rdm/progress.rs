@@ -23,8 +23,8 @@ pub(super) fn sleeping_receiver_matches(rig: &Rig) -> Outcome {
         let send = Send::new(source.slice(..len)).tag(tag).matched().unsignaled();
         a.when_room(|| a.post_send(to_b, &send))?;
     }
-    a.counter(Kind::Send).wait_for(LENGTHS.len() as u64, Some(time))?;
-    b.counter(Kind::Recv).wait_for(LENGTHS.len() as u64, Some(time))?;
+    a.counter(Kind::Send).wait_for(LENGTHS.len() as u64, 0, Some(time))?;
+    b.counter(Kind::Recv).wait_for(LENGTHS.len() as u64, 0, Some(time))?;
     for (inbox, len) in inboxes.iter().zip(LENGTHS) {
         inbox.check_pattern(..len, rig.pattern(0))?;
     }
@@ -47,7 +47,7 @@ pub(super) fn sleeping_rendezvous(rig: &Rig) -> Outcome {
         b.received(1, 1 << 20)?;
         inbox.check_pattern(.., rig.pattern(pattern))?;
     }
-    a.counter(Kind::Send).wait_for(3, Some(rig.scaled(Duration::from_secs(10))))?;
+    a.counter(Kind::Send).wait_for(3, 0, Some(rig.scaled(Duration::from_secs(10))))?;
     Ok(())
 }
 
