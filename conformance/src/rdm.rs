@@ -32,6 +32,8 @@ impl From<PostError> for Failed {
 pub(crate) struct RdmEnd<'a> {
     endpoint: Endpoint,
     rig: &'a Rig,
+    /// In the transcript.
+    name: String,
 }
 
 impl Deref for RdmEnd<'_> {
@@ -63,7 +65,8 @@ impl<'a> RdmEnd<'a> {
         attr.timeouts.connect = rig.scaled(attr.timeouts.connect);
         attr.timeouts.attempt = rig.connect_timeout();
         settings(&mut attr);
-        Ok(RdmEnd { endpoint: Endpoint::new(domain, &attr)?, rig })
+        let name = rig.name_other(domain);
+        Ok(RdmEnd { endpoint: Endpoint::new(domain, &attr)?, rig, name })
     }
 
     /// A buffer with every right.
@@ -91,12 +94,26 @@ impl<'a> RdmEnd<'a> {
     pub(crate) fn next(&self) -> Result<Completion, Failed> {
         let place = Location::caller();
         match self.wait_one(Some(self.rig.scaled(TIMEOUT))) {
-            Ok(completion) => Ok(completion),
+            Ok(completion) => {
+                self.record(&completion);
+                Ok(completion)
+            }
             Err(error) => {
                 let failed = Failed::at(place, "a completion within 10 s", error.to_string());
                 Err(failed.with_dump(format!("{}\n{}", self.dump(), self.rig.dump())))
             }
         }
+    }
+
+    /// Sends and receives end independently of each other, and operations with several peers in no order.
+    fn record(&self, done: &Completion) {
+        let Completion { kind, status, tag, len, message_len, offset, immediate, context, .. } =
+            done;
+        let side = if matches!(kind, Kind::Recv | Kind::Released) { "recv" } else { "send" };
+        let text = format!(
+            "{kind:?} {context} {status:?} {len} of {message_len} at {offset}, {tag:?} {immediate:?}"
+        );
+        self.rig.record(format!("{} rdm {side}", self.name), text);
     }
 
     /// The next completion is of this kind, with this context and status.

@@ -33,6 +33,8 @@ struct RecorderState {
     made: BTreeMap<DomainName, usize>,
     completions: BTreeMap<(DomainName, EndpointId, bool), Tape>,
     events: BTreeMap<DomainName, Tape>,
+    /// What ended in no order that means something, by the names of their sequences.
+    unordered: BTreeMap<String, Vec<String>>,
 }
 
 impl Recorder {
@@ -43,6 +45,19 @@ impl Recorder {
         let name = format!("{domain}{made}");
         *made += 1;
         state.names.insert((domain, id), name);
+    }
+
+    /// Names something else that was made on a domain, and has completions of its own kind.
+    pub(crate) fn add_other(&self, domain: DomainName) -> String {
+        let mut state = self.lock();
+        let made = state.made.entry(domain).or_default();
+        *made += 1;
+        format!("{domain}{}", *made - 1)
+    }
+
+    /// Something that ended, in a sequence without order.
+    pub(crate) fn ended(&self, sequence: String, text: String) {
+        self.lock().unordered.entry(sequence).or_default().push(text);
     }
 
     pub(crate) fn completions(&self, domain: DomainName, completions: &[Completion]) {
@@ -86,6 +101,8 @@ impl Recorder {
             .iter()
             .map(|(domain, tape)| (format!("{domain}{EVENTS}"), tape.sequence()));
         let mut sequences: BTreeMap<_, _> = events.collect();
+        let unordered = state.unordered.iter().map(|(name, texts)| (name.clone(), sorted(texts)));
+        sequences.extend(unordered);
         let sides: Vec<_> = sides.collect();
         if sides.len() > SEQUENCES {
             let (name, all) = together(&sides);
@@ -108,6 +125,15 @@ impl RecorderState {
         let text = endpoint.map_or(what.to_owned(), |id| format!("{} {what}", name(id)));
         self.events.entry(domain).or_default().push(Entry { text, ..Entry::default() });
     }
+}
+
+/// A sequence of what has no order: sorted.
+fn sorted(texts: &[String]) -> Sequence {
+    let mut texts = texts.to_vec();
+    texts.sort_unstable();
+    let mut tape = Tape::default();
+    texts.into_iter().for_each(|text| tape.push(Entry { text, ..Entry::default() }));
+    tape.sequence()
 }
 
 /// Many sequences as one, that of their names and digests.

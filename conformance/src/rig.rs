@@ -396,6 +396,16 @@ impl Rig {
         Pattern::new(rng.next_u64().wrapping_add(index as u64))
     }
 
+    /// Names something on a domain that is no endpoint of the provider's.
+    pub(crate) fn name_other(&self, domain: &Domain) -> String {
+        self.setup.recorder.add_other(self.place(domain))
+    }
+
+    /// Has the transcript say that something ended, in a sequence without order.
+    pub(crate) fn record(&self, sequence: String, text: String) {
+        self.setup.recorder.ended(sequence, text);
+    }
+
     /// What the process held when the run began, in a rig like this one that did nothing; none if this case runs
     /// without others.
     pub(crate) fn usage_at_start(&self) -> Option<&Usage> {

@@ -103,7 +103,7 @@ impl PeerLink {
         self.reads = 0;
         (self.draining, self.send_park, self.park_sent, self.confirm) =
             (false, false, false, false);
-        self.grant = None;
+        (self.grant, self.has_grant) = (None, false);
         for key in self.awaiting.values() {
             if let Some(op) = shared.sends.get_mut(*key) {
                 op.forget_grant();

@@ -85,6 +85,8 @@ pub(super) struct PeerLink {
     pub(super) awaiting: BTreeMap<u64, OpKey>,
     /// Messages that go in pieces.
     pub(super) serving: VecDeque<OpKey>,
+    /// The peer has said on this connection what may be sent.
+    pub(super) has_grant: bool,
     /// Messages that were fetched, by their numbers, and whose grants are not open yet.
     pub(super) granting: VecDeque<(u64, OpKey)>,
     /// Deliveries with reads to post.
@@ -149,6 +151,7 @@ impl PeerLink {
             send_park: false,
             draining: false,
             park_sent: false,
+            has_grant: false,
             late_fetches: Vec::new(),
             peer_slot: 0,
             incoming: BTreeMap::new(),

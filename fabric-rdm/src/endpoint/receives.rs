@@ -196,6 +196,7 @@ impl Core {
             }
             Frame::Offer(number, remote) => link.on_offer(shared, number, remote),
             Frame::Grant(grant) => {
+                link.has_grant = true;
                 let window = link.window.as_mut();
                 window.is_some_and(|window| window.on_grant(grant).is_ok())
             }

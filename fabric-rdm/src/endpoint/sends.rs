@@ -40,7 +40,7 @@ impl Core {
         shared.uses += 1;
         link.used = shared.uses;
         let charged = match link.current {
-            Some(_) if !link.draining && link.uncharged == 0 => {
+            Some(_) if link.has_grant && !link.draining && link.uncharged == 0 => {
                 let charged = link.charge(shared, len);
                 // What it asks for has to go out.
                 link.mark(shared);

@@ -38,6 +38,8 @@ struct Part {
     changed: bool,
     /// It asked for more, and nothing was announced since.
     asked: bool,
+    /// Nothing was announced on this connection, so it does not know where it is.
+    fresh: bool,
     /// It is to give back what it does not use.
     recall: bool,
     /// It gets nothing more.
@@ -96,12 +98,13 @@ impl Ledger {
         let Part { waits, holds, changed, .. } = self.parts[at as usize];
         let part = Part { level, granted: level, waits, holds, changed, ..Part::default() };
         self.parts[at as usize] = part;
-        self.note(at);
         self.welcome(at);
     }
 
     /// A peer that comes gets all that one may have, without asking, as long as there is plenty.
     fn welcome(&mut self, at: u32) {
+        self.parts[at as usize].fresh = true;
+        self.note(at);
         if self.free() / self.resource.window >= PLENTY {
             self.want(at);
         }
@@ -246,6 +249,7 @@ impl Ledger {
         let freed = part.freed - part.freed_announced;
         let is_short = left <= more || part.asked;
         part.recall
+            || part.fresh
             || (more > 0 && (is_short || more > part.level / 4))
             // Without more, for the reason that the sender gives for being blocked.
             || (left == 0 && freed > self.resource.window / 4)
@@ -254,7 +258,8 @@ impl Ledger {
     /// What the peer is to be sent.
     pub(super) fn take_allowance(&mut self, at: u32) -> Allowance {
         let part = &mut self.parts[at as usize];
-        (part.announced, part.freed_announced, part.asked) = (part.granted, part.freed, false);
+        (part.announced, part.freed_announced) = (part.granted, part.freed);
+        (part.asked, part.fresh) = (false, false);
         let recall = std::mem::take(&mut part.recall);
         Allowance { granted: part.granted, freed: part.freed, recall }
     }
@@ -272,7 +277,6 @@ impl Ledger {
     /// There is a connection again: the peer gets what is reserved for it.
     pub(super) fn resume(&mut self, at: u32) {
         self.grant(at, u64::MAX);
-        self.note(at);
         self.welcome(at);
     }
 

@@ -194,3 +194,36 @@ pub(super) fn hostile_hello(rig: &Rig) -> Outcome {
     check_eq!(b.poll_event()?, None, "events");
     pair.greet()
 }
+
+pub(super) fn dead_rail(rig: &Rig) -> Outcome {
+    let RdmPair { a, b, .. } = RdmPair::new(rig)?;
+    let dead = nowhere(rig, EndpointIdentity::random()?)?;
+    a.remove(a.insert(b.address())?)?;
+    let rails: Vec<_> = dead.rails().chain(b.address().rails()).collect();
+    let to_b = a.insert(&address(b.address().identity(), &rails)?)?;
+    let inbox = b.buffer(8)?;
+    b.post_recv(&Recv::new(Pattern::tagged(1), &inbox).context(1))?;
+    a.post_send(to_b, &Send::inject(b"around").tag(1).context(2))?;
+    b.received(1, 6)?;
+    a.sent(2)
+}
+
+pub(super) fn one_way_firewall(rig: &Rig) -> Outcome {
+    // b has an address of a by which it does not reach it; a reaches b.
+    let a = RdmEnd::new(rig, rig.domain_a(), |_| ())?;
+    let b = RdmEnd::new(rig, rig.domain_b(), |_| ())?;
+    let to_a = b.insert(&nowhere(rig, a.address().identity())?)?;
+    let to_b = a.insert(b.address())?;
+    let (at_a, at_b) = (a.buffer(8)?, b.buffer(8)?);
+    a.post_recv(&Recv::new(Pattern::tagged(1).from(to_b), &at_a).context(1))?;
+    b.post_recv(&Recv::new(Pattern::tagged(1).from(to_a), &at_b).context(1))?;
+    b.post_send(to_a, &Send::inject(b"from b").tag(1).context(2))?;
+    a.nothing()?;
+    a.post_send(to_b, &Send::inject(b"from a").tag(1).context(2))?;
+    for end in [&a, &b] {
+        end.expect_all(&[(Kind::Send, 2, Status::Ok), (Kind::Recv, 1, Status::Ok)])?;
+    }
+    // By now b knows where a is: the connection said so.
+    check_eq!(&b.address_of(to_a)?, a.address(), "the address that a said");
+    Ok(())
+}

@@ -51,10 +51,12 @@ pub(super) const CASES: &[Case] = cases! { Rdm:
         .local_only(ONE_PROCESS);
     connect::storm, Needs::SEND,
         "many endpoints connect to one at once: each message arrives"
-        .local_only(ONE_PROCESS).limit_s(120);
+        .local_only(ONE_PROCESS)
+        .freedom(Freedom::Whole("which peer's message comes first")).limit_s(120);
     connect::connect_then_remove, Needs::SEND,
         "a peer that is removed while it is being connected to leaves nothing"
-        .local_only(ONE_PROCESS);
+        .local_only(ONE_PROCESS)
+        .freedom(Freedom::Whole("whether the message is there before the removal"));
     connect::hostile_hello, Needs::SEND,
         "requests that are none are refused, and disturb no peer"
         .local_only(ONE_PROCESS);
@@ -123,7 +125,8 @@ pub(super) const CASES: &[Case] = cases! { Rdm:
         .local_only(ONE_PROCESS);
     completion::cancel_races_match, Needs::SEND,
         "cancel and a message at once: one of them, and cancel says which"
-        .local_only(ONE_PROCESS);
+        .local_only(ONE_PROCESS)
+        .freedom(Freedom::Whole("whether the message or the cancel comes first"));
     completion::cancel_sent, Needs::SEND,
         "a send that waits is canceled and never arrives; one on its way is not"
         .local_only(ONE_PROCESS);
@@ -147,7 +150,8 @@ pub(super) const CASES: &[Case] = cases! { Rdm:
         .local_only(ONE_PROCESS);
     death::no_replay_of_atomics, Needs::ALL,
         "an atomic is executed at most once, whatever is lost and revived"
-        .local_only(ONE_PROCESS);
+        .local_only(ONE_PROCESS)
+        .freedom(Freedom::Whole("how many were executed before the loss"));
     death::restart_same_address, Needs::SEND,
         "an endpoint at the address of one that is gone gets nothing that was for it"
         .local_only(ONE_PROCESS);
@@ -171,6 +175,37 @@ pub(super) const CASES: &[Case] = cases! { Rdm:
         .local_only(ONE_PROCESS);
     rma::remote_access, Needs::ALL,
         "what the target refuses is RemoteAccess, changes nothing, and ends the connection"
+        .local_only(ONE_PROCESS);
+    connect::dead_rail, Needs::SEND,
+        "where one rail of a peer leads nowhere the next one is tried"
+        .local_only(ONE_PROCESS);
+    connect::one_way_firewall, Needs::SEND,
+        "a peer that cannot be reached from here reaches this endpoint, and messages go both ways"
+        .local_only(ONE_PROCESS);
+    tags::source_filter, Needs::SEND,
+        "a receive from one peer takes no message of another"
+        .local_only(ONE_PROCESS);
+    tags::any_source_order, Needs::SEND,
+        "a receive from any takes the messages of each peer in their order"
+        .local_only(ONE_PROCESS)
+        .freedom(Freedom::Whole("which peer's message comes first"));
+    tags::exact_vs_wildcard_age, Needs::SEND,
+        "the oldest receive that takes a message has it, however exact it is"
+        .local_only(ONE_PROCESS);
+    tags::probe_claims_once, Needs::SEND,
+        "a message that is claimed is met by no receive, and received once, of all sizes"
+        .local_only(ONE_PROCESS);
+    tags::claimed_drop, Needs::SEND,
+        "a message that is claimed and dropped ends at its sender, and gives its place back"
+        .local_only(ONE_PROCESS);
+    tags::multi_receive_last, Needs::SEND,
+        "messages follow each other in a buffer for many, and one Released comes behind the last"
+        .local_only(ONE_PROCESS);
+    tags::ten_thousand_posted, Needs::SEND,
+        "10,000 receives of three kinds, and the messages for them in reverse"
+        .local_only(ONE_PROCESS);
+    tags::ten_thousand_unexpected, Needs::SEND,
+        "10,000 messages without a receive are received in reverse"
         .local_only(ONE_PROCESS);
 };
 
