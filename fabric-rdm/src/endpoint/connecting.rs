@@ -111,6 +111,7 @@ impl PeerLink {
         }
         self.granting.clear();
         if self.connection.phase() != Phase::Dead {
+            self.uncharge_queue(shared);
             self.window.iter_mut().for_each(SendWindow::park);
             self.account.into_iter().for_each(|account| shared.windows.park(account));
         }
@@ -314,6 +315,18 @@ impl Core {
         link.mark(shared);
     }
 
+    /// A connection has ended. How each of its operations did is known by their completions, which are still to come.
+    pub(super) fn on_disconnected(&mut self, endpoint: EndpointId) {
+        let Some((peer, id)) = self.find_conn(endpoint) else { return };
+        let Some((link, _)) = self.find_link(peer) else { return };
+        if let Some(conn) = link.conn(id) {
+            conn.is_lost = true;
+            if conn.posted.is_empty() {
+                self.on_lost(endpoint);
+            }
+        }
+    }
+
     pub(super) fn on_lost(&mut self, endpoint: EndpointId) {
         let Some((peer, id)) = self.find_conn(endpoint) else { return };
         let Some((link, shared)) = self.find_link(peer) else { return };
@@ -325,6 +338,7 @@ impl Core {
 
     pub(super) fn on_requests(&mut self) {
         while let Some(mut request) = self.listener.poll() {
+            while self.take_completions() > 0 {}
             if let Err(error) = self.on_request(&mut request) {
                 log_line!(Warn, "a request of {}: {error}", request.peer_addr());
             }

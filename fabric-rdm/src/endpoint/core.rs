@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use fabric::{Completion as RawCompletion, Listener};
-use fabric_core::{EndpointId, Error, Event, Result};
+use fabric_core::{Error, Event, Result};
 
 use super::link::PeerLink;
 use super::shared::Shared;
@@ -22,8 +22,6 @@ pub(super) struct Core {
     /// The endpoint itself among its peers.
     pub(super) own: Option<Peer>,
     raw: Box<[RawCompletion]>,
-    /// Connections that ended, whose completions may still wait in the queue.
-    lost: Vec<EndpointId>,
     /// Peers with a connection, or an attempt at one, or about to make one.
     pub(super) active: Vec<Peer>,
     /// Those with a connection or an attempt.
@@ -42,7 +40,6 @@ impl Core {
             listener,
             own: None,
             raw: vec![RawCompletion::default(); BATCH].into(),
-            lost: Vec::new(),
             active: Vec::new(),
             open: 0,
             waiting: VecDeque::new(),
@@ -86,19 +83,12 @@ impl Core {
             found = true;
             self.on_event(event);
         }
-        // What came before a connection's end was taken above, or is taken now.
-        if !self.lost.is_empty() {
-            while self.take_completions() > 0 {}
-            for id in std::mem::take(&mut self.lost) {
-                self.on_lost(id);
-            }
-        }
         self.tick();
         self.pump();
         found
     }
 
-    fn take_completions(&mut self) -> usize {
+    pub(super) fn take_completions(&mut self) -> usize {
         let taken = self.shared.queue.poll(&mut self.raw).unwrap_or(0); // in a forked child
         for at in 0..taken {
             let completion = self.raw[at];
@@ -114,7 +104,11 @@ impl Core {
         match event {
             Event::Connected { endpoint, data } => self.on_connected(endpoint, &data),
             Event::ConnectFailed { endpoint, error } => self.on_connect_failed(endpoint, &error),
-            Event::Disconnected { endpoint, .. } => self.lost.push(endpoint),
+            // What came by a connection before its end, or before its peer asked for another one, is in the queue by now.
+            Event::Disconnected { endpoint, .. } => {
+                while self.take_completions() > 0 {}
+                self.on_disconnected(endpoint);
+            }
             Event::ConnectRequest { .. } => self.on_requests(),
             Event::DeviceLost => self.on_device_lost(),
             _ => {}
@@ -158,9 +152,10 @@ impl Core {
             let Some(link) = link else { continue };
             let posted: usize = link.conns.iter().map(|conn| conn.posted.len()).sum();
             text += &format!(
-                "{peer} {}: {:?}, {} outstanding, {} queued, {posted} posted, {} awaiting, {} incoming\n",
+                "{peer} {}: {:?} {:?}, {} outstanding, {} queued, {posted} posted, {} awaiting, {} incoming\n",
                 address.identity(),
                 link.connection.phase(),
+                link.connection.death(),
                 link.live,
                 link.queue.len(),
                 link.awaiting.len(),

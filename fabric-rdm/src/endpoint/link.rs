@@ -21,11 +21,13 @@ pub(super) struct Conn {
     pub(super) posted: VecDeque<PostedOp>,
     /// The number of the next one, and so of the oldest.
     pub(super) next_post: u64,
+    /// It has ended, and what is posted has not.
+    pub(super) is_lost: bool,
 }
 
 impl Conn {
     pub(super) fn new(id: ConnId, endpoint: Endpoint) -> Self {
-        Conn { id, endpoint, posted: VecDeque::new(), next_post: 0 }
+        Conn { id, endpoint, posted: VecDeque::new(), next_post: 0, is_lost: false }
     }
 
     /// The operation with this number has completed, and with it each before.

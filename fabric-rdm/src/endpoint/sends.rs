@@ -97,8 +97,14 @@ impl Core {
             grant: GrantState::None,
         };
         let key = shared.sends.insert(op(Body::Message(message)));
-        link.uncharged += u64::from(charged.is_none());
-        link.submit(shared, key);
+        match charged {
+            Some(_) => link.submit(shared, key),
+            None => {
+                // It waits for its place.
+                link.uncharged += 1;
+                link.enqueue(shared, key);
+            }
+        }
         shared.sends_out += 1;
         self.after_post();
         Ok(key)
@@ -243,6 +249,10 @@ impl Core {
             }
             PostedKind::Park => {}
         }
+        let Some((link, _)) = self.find_link(peer) else { return };
+        if link.conn(id).is_some_and(|conn| conn.is_lost && conn.posted.is_empty()) {
+            self.on_lost(completion.endpoint);
+        }
         // There is room for one more.
         if let Some((link, shared)) = self.find_link(peer)
             && (link.wants_connection() || link.draining || link.grant.is_some())
@@ -267,12 +277,35 @@ impl PeerLink {
         }
     }
 
+    /// Places were given to messages that did not go out on this connection: those that the next one gives are others.
+    pub(super) fn uncharge_queue(&mut self, shared: &mut Shared) {
+        for at in 0..self.queue.len() {
+            let key = self.queue[at];
+            let Some(SendOp { body: Body::Message(message), len, .. }) = shared.sends.get_mut(key)
+            else {
+                continue;
+            };
+            if let Some(charged) = message.charged.take() {
+                self.uncharge(Some(charged), *len);
+                self.uncharged += 1;
+            }
+        }
+    }
+
     /// Posts an operation, or has it wait behind those before it.
     fn submit(&mut self, shared: &mut Shared, key: OpKey) {
-        self.track(key);
-        if !(self.is_clear() && self.transmit_op(shared, key)) {
-            self.queue.push_back(key);
+        if self.is_clear() && self.transmit_op(shared, key) {
+            self.track(key);
+            self.mark(shared);
+        } else {
+            self.enqueue(shared, key);
         }
+    }
+
+    /// Has an operation wait behind those before it.
+    fn enqueue(&mut self, shared: &mut Shared, key: OpKey) {
+        self.track(key);
+        self.queue.push_back(key);
         self.mark(shared);
     }
 

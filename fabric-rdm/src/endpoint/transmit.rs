@@ -273,7 +273,8 @@ impl PeerLink {
         // The number is used only if it is sent.
         let (_, sent, _) = self.connection.numbers();
         message.number = sent;
-        let way = message.charged.unwrap_or(Way::Fetched);
+        // Without a place in the window it goes nowhere.
+        let Some(way) = message.charged else { return (false, Body::Message(message)) };
         let posted = match way {
             Way::Whole => self.transmit_whole(shared, key, len, &message),
             Way::Pieces => self.transmit_head(shared, key, &message.head(len, way)),
