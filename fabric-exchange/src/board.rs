@@ -133,7 +133,7 @@ impl Board {
     /// The part of `first` in a gather and those of the next ranks, as far as they are there and fit into an answer.
     ///
     /// # Errors
-    /// `RankLost` and `RankLeft`: that of `first` does not come any more.
+    /// `RankLost` and `RankLeft`: it is not there, and the gather is never complete.
     pub(crate) fn gather(&self, round: u32, first: u32) -> Result<Vec<&[u8]>> {
         let (mut part, mut bytes) = (Vec::new(), 0);
         for rank in first..self.size {
@@ -146,8 +146,11 @@ impl Board {
         }
         if part.is_empty() {
             self.check_lost()?;
-            if self.members.get(&first) == Some(&Standing::Left) {
-                return Err(ExchangeError::RankLeft { rank: first });
+            let left = self.members.range(first..).filter(|member| *member.1 == Standing::Left);
+            for (rank, _) in left {
+                if !self.blobs.contains_key(&gather_key(round, *rank)) {
+                    return Err(ExchangeError::RankLeft { rank: *rank });
+                }
             }
         }
         Ok(part)

@@ -19,7 +19,7 @@ use crate::job::Membership;
 use crate::keepalive;
 use crate::limits::{Backoff, Deadline};
 use crate::session::{self, Frames, HELLO, Handshake, Incoming, LENGTH, Outgoing, PROOF};
-use crate::wire::{self, Answer, Ask, MAX_ANSWER, MAX_UNANSWERED, Request, Say};
+use crate::wire::{self, Answer, Ask, MAX_ANSWER, MAX_WAITS, Request, Say};
 
 /// One attempt to connect, or to shake hands, takes no longer.
 const ATTEMPT: Duration = Duration::from_secs(10);
@@ -50,7 +50,7 @@ pub(crate) fn join(
         }
     };
     let client = Client::start(stream, frames)?;
-    let limits = match client.ask(Ask::Join(membership.clone()), ATTEMPT)? {
+    let limits = match client.ask(Ask::Join(membership.clone()))? {
         Say::Joined(limits) => limits,
         other => return Err(odd(&other)),
     };
@@ -150,6 +150,8 @@ struct Line {
 #[derive(Default)]
 struct Calls {
     number: u32,
+    /// How many threads wait for something, with the server's help.
+    waits: usize,
     waiting: HashMap<u32, SyncSender<Say>>,
     /// Why there are no more answers.
     ended: Option<ExchangeError>,
@@ -179,7 +181,6 @@ impl Line {
             (&self.stream).read_exact(&mut body).map_err(ended)?;
             let answer: Answer = wire::decode(incoming.unwrap(length, &body)?)?;
             let call = self.calls().waiting.remove(&answer.number);
-            self.answered.notify_one();
             // A call that was given up has no receiver any more.
             if let Some(call) = call {
                 let _ = call.try_send(answer.say);
@@ -211,10 +212,39 @@ impl Client {
         Ok(Client { line, reader: Some(reader) })
     }
 
-    /// Asks the server, which has `time` for it.
-    fn ask(&self, ask: Ask, time: Duration) -> Result<Say> {
+    /// Asks the server for what it does at once.
+    fn ask(&self, ask: Ask) -> Result<Say> {
+        self.ask_within(ask, Duration::ZERO)
+    }
+
+    /// Asks the server for what may have to be waited for.
+    fn wait(&self, deadline: &Deadline, ask: impl FnOnce(u64) -> Ask) -> Result<Say> {
+        self.begin_wait(deadline)?;
+        let left = deadline.left();
+        let answer = self.ask_within(ask(wire::to_ms(left)), left);
+        self.line.calls().waits -= 1;
+        self.line.answered.notify_one();
+        answer
+    }
+
+    /// Waits while there are too many waits.
+    fn begin_wait(&self, deadline: &Deadline) -> Result<()> {
+        let mut calls = self.line.calls();
+        while calls.waits >= MAX_WAITS && calls.ended.is_none() {
+            let left = deadline.left();
+            if left.is_zero() {
+                return Err(ExchangeError::full("waits of one rank", MAX_WAITS as u64));
+            }
+            let waited = self.line.answered.wait_timeout(calls, left);
+            calls = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        calls.waits += 1;
+        Ok(())
+    }
+
+    fn ask_within(&self, ask: Ask, time: Duration) -> Result<Say> {
         let deadline = Deadline::after(time.saturating_add(GRACE));
-        let (number, answer) = self.begin(&deadline)?;
+        let (number, answer) = self.begin()?;
         self.send(&Request { number, ask })?;
         match answer.recv_timeout(deadline.left()) {
             Ok(Say::Failed(error)) => Err(error),
@@ -228,22 +258,11 @@ impl Client {
         }
     }
 
-    /// A number for a request, and where its answer comes; waits while there are too many.
-    fn begin(&self, deadline: &Deadline) -> Result<(u32, Receiver<Say>)> {
+    /// A number for a request, and where its answer comes.
+    fn begin(&self) -> Result<(u32, Receiver<Say>)> {
         let mut calls = self.line.calls();
-        loop {
-            if let Some(why) = &calls.ended {
-                return Err(why.clone());
-            }
-            if calls.waiting.len() < MAX_UNANSWERED {
-                break;
-            }
-            let left = deadline.left();
-            if left.is_zero() {
-                return Err(ExchangeError::full("unanswered requests", MAX_UNANSWERED as u64));
-            }
-            let waited = self.line.answered.wait_timeout(calls, left);
-            calls = waited.unwrap_or_else(PoisonError::into_inner).0;
+        if let Some(why) = &calls.ended {
+            return Err(why.clone());
         }
         let (sender, receiver) = sync_channel(1);
         calls.number = calls.number.wrapping_add(1);
@@ -273,15 +292,15 @@ impl Client {
 impl Backend for Client {
     fn put(&self, key: &str, blob: &[u8]) -> Result<bool> {
         let ask = Ask::Put { key: key.to_owned(), blob: ByteBuf::from(blob) };
-        match self.ask(ask, Duration::ZERO)? {
+        match self.ask(ask)? {
             Say::Kept(is_kept) => Ok(is_kept),
             other => Err(odd(&other)),
         }
     }
 
     fn get(&self, key: &str, deadline: &Deadline) -> Result<Option<Vec<u8>>> {
-        let left = deadline.left();
-        match self.ask(Ask::Get { key: key.to_owned(), wait_ms: wire::to_ms(left) }, left)? {
+        let key = key.to_owned();
+        match self.wait(deadline, |wait_ms| Ask::Get { key, wait_ms })? {
             Say::Blob(blob) => Ok(Some(blob.into_vec())),
             Say::Late => Ok(None),
             other => Err(odd(&other)),
@@ -289,8 +308,7 @@ impl Backend for Client {
     }
 
     fn gather(&self, round: u32, first: u32, deadline: &Deadline) -> Result<Vec<Vec<u8>>> {
-        let left = deadline.left();
-        match self.ask(Ask::Gather { round, first, wait_ms: wire::to_ms(left) }, left)? {
+        match self.wait(deadline, |wait_ms| Ask::Gather { round, first, wait_ms })? {
             Say::Blobs(blobs) => Ok(blobs.into_iter().map(ByteBuf::into_vec).collect()),
             Say::Late => Ok(Vec::new()),
             other => Err(odd(&other)),
@@ -298,23 +316,22 @@ impl Backend for Client {
     }
 
     fn barrier(&self, name: &str, round: u32, deadline: &Deadline) -> Result<MissingRanks> {
-        let left = deadline.left();
-        let ask = Ask::Barrier { name: name.to_owned(), round, wait_ms: wire::to_ms(left) };
-        match self.ask(ask, left)? {
+        let name = name.to_owned();
+        match self.wait(deadline, |wait_ms| Ask::Barrier { name, round, wait_ms })? {
             Say::Missing(missing) => Ok(missing),
             other => Err(odd(&other)),
         }
     }
 
     fn forget(&self, round: u32) -> Result<()> {
-        match self.ask(Ask::Forget { round }, Duration::ZERO)? {
+        match self.ask(Ask::Forget { round })? {
             Say::Forgotten => Ok(()),
             other => Err(odd(&other)),
         }
     }
 
     fn leave(&self, is_lost: bool) -> Result<()> {
-        match self.ask(Ask::Leave { is_lost }, Duration::ZERO)? {
+        match self.ask(Ask::Leave { is_lost })? {
             Say::Left => Ok(()),
             other => Err(odd(&other)),
         }

@@ -15,8 +15,9 @@ use crate::limits::Limits;
 
 /// As many bytes as a client takes for one message: the longest part of a gather, or the longest blob.
 pub(crate) const MAX_ANSWER: usize = Limits::MAX_BLOB_BYTES as usize + (64 << 10);
-/// As many requests as a client has unanswered: more of them wait at its end. The server ends a connection with more.
-pub(crate) const MAX_UNANSWERED: usize = 32;
+/// As many requests as a client has at the server that wait for something: more of them wait at its end. The server ends a
+/// connection with more.
+pub(crate) const MAX_WAITS: usize = 32;
 
 /// What a request has beside its blob: its number, the variant, a key and its lengths.
 const REQUEST_OVERHEAD: usize = MAX_KEY_BYTES + MAX_JOB_NAME_BYTES + 64;

@@ -28,9 +28,9 @@ impl Variables<'_> {
     }
 
     /// A whole number of 0 to `max`.
-    pub(super) fn number<T: TryFrom<u64>>(&self, name: &str, max: T) -> Result<Option<Found<T>>>
+    pub(super) fn number<T>(&self, name: &str, max: T) -> Result<Option<Found<T>>>
     where
-        T: Into<u64> + Copy,
+        T: TryFrom<u64> + Into<u64> + Copy,
     {
         let Some(Found { value, from }) = self.text(name)? else { return Ok(None) };
         let max: u64 = max.into();

@@ -18,7 +18,7 @@ use super::service::{Reply, Service};
 use crate::error::{ExchangeError, Result};
 use crate::keepalive;
 use crate::session;
-use crate::wire::{self, Ask, MAX_UNANSWERED, Request, Say};
+use crate::wire::{self, Ask, MAX_WAITS, Request, Say};
 
 const WAKER: Token = Token(0);
 const LISTENER: Token = Token(1);
@@ -192,8 +192,8 @@ impl Reactor {
                 Ok(true) if connection.is_leaving => {
                     Err(ExchangeError::Disconnected("it is over".to_owned()))
                 }
-                Ok(_) if waiting > MAX_UNANSWERED => {
-                    let text = format!("more than {MAX_UNANSWERED} requests wait");
+                Ok(_) if waiting > MAX_WAITS => {
+                    let text = format!("more than {MAX_WAITS} requests wait");
                     Err(ExchangeError::Malformed(text))
                 }
                 Ok(_) => connection.next_request(self.keys.as_ref()),

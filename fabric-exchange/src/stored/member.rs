@@ -225,12 +225,17 @@ impl<S: Store> Backend for StoredMember<S> {
 
     fn gather(&self, round: u32, first: u32, deadline: &Deadline) -> Result<Vec<Vec<u8>>> {
         let key = gather_key(round, first);
-        let part = self.wait(deadline, || match self.look(&key)? {
-            Ok(blob) => Ok(Some(blob)),
-            Err(departed) if departed.contains_key(&first) => {
-                Err(ExchangeError::RankLeft { rank: first })
+        let part = self.wait(deadline, || {
+            let departed = match self.look(&key)? {
+                Ok(blob) => return Ok(Some(blob)),
+                Err(departed) => departed,
+            };
+            for (rank, _) in departed.range(first..) {
+                if self.look(&gather_key(round, *rank))?.is_err() {
+                    return Err(ExchangeError::RankLeft { rank: *rank });
+                }
             }
-            Err(_) => Ok(None),
+            Ok(None)
         });
         Ok(part?.into_iter().collect())
     }
