@@ -166,3 +166,6 @@ impl fmt::Debug for RunningServer {
         write!(f, "RunningServer({})", self.local_addr)
     }
 }
+
+#[cfg(test)]
+mod tests;

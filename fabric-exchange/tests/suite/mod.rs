@@ -8,17 +8,17 @@ use std::time::Duration;
 use fabric_exchange::{Exchange, ExchangeError, Job, Limits, MAX_KEY_BYTES, Membership, Result};
 
 /// For what comes.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// For what does not.
 const SOON: Duration = Duration::from_millis(30);
 /// Keys of a job, of the places that are tested.
-pub const KEYS: u32 = 48;
+pub(crate) const KEYS: u32 = 48;
 
 /// Where jobs meet.
-pub type Place<'a> = &'a (dyn Fn(&Membership) -> Result<Exchange> + Sync);
+pub(crate) type Place<'a> = &'a (dyn Fn(&Membership) -> Result<Exchange> + Sync);
 
 /// The bounds of the places that are tested.
-pub fn limits() -> Limits {
+pub(crate) fn limits() -> Limits {
     let mut limits = Limits::default();
     limits.job_keys = KEYS;
     limits
@@ -44,7 +44,7 @@ const CASES: &[(&str, fn(Place<'_>, &str))] = &[
 ];
 
 /// Runs all of them.
-pub fn run(place: Place<'_>) {
+pub(crate) fn run(place: Place<'_>) {
     for (name, case) in CASES {
         eprintln!("case: {name}");
         case(place, name);
