@@ -42,13 +42,13 @@
 //! # Ok::<(), fabric_exchange::ExchangeError>(())
 //! ```
 //!
-//! A process that another launcher than this crate's user started does it in three lines:
+//! A process that was started by a launcher, such as `srun`, does it in three lines:
 //!
 //! ```no_run
 //! # use fabric_exchange::{JoinOptions, Launch};
 //! let launch = Launch::detect()?;
 //! eprintln!("{launch}"); // what was chosen, and from which variables
-//! let exchange = launch.join(&JoinOptions::default())?;
+//! let exchange = launch.join(&JoinOptions::from_env()?)?;
 //! # Ok::<(), fabric_exchange::ExchangeError>(())
 //! ```
 
@@ -69,6 +69,8 @@ mod server;
 mod session;
 mod stored;
 mod wire;
+
+pub use fabric_core::{SECRET_FILE, Secret};
 
 pub use error::{ExchangeError, MissingRanks, Result};
 pub use exchange::Exchange;

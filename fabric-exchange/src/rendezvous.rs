@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use fabric_core::Secret;
+use fabric_core::{Error, SECRET_FILE, Secret};
 
 use crate::client;
 use crate::error::{ExchangeError, Result};
@@ -94,6 +94,21 @@ impl Default for JoinOptions {
     fn default() -> Self {
         let timeout = Duration::from_secs(30);
         JoinOptions { secret: None, timeout, limits: Limits::default() }
+    }
+}
+
+impl JoinOptions {
+    /// The defaults, with the secret in the file that `FABRIC_SECRET_FILE` names, if it is set.
+    ///
+    /// # Errors
+    /// `Invalid`: what is wrong with the file; `Storage` if this process has no descriptor left.
+    pub fn from_env() -> Result<Self> {
+        let Some(path) = std::env::var_os(SECRET_FILE) else { return Ok(Self::default()) };
+        let secret = Secret::from_file(path).map_err(|error| match error {
+            Error::NoMemory(_) => ExchangeError::Storage(error.to_string()),
+            error => ExchangeError::Invalid(format!("{SECRET_FILE}: {error}")),
+        })?;
+        Ok(JoinOptions { secret: Some(secret), ..Self::default() })
     }
 }
 

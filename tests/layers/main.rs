@@ -25,6 +25,7 @@ const PACKAGES: &[(&str, &str, &[&str])] = &[
     ("provider-verbs", "provider_verbs", &["fabric_core", "fabric_util"]),
     ("provider-mem", "provider_mem", &["fabric_core", "fabric_util"]),
     ("fabric-rdm", "fabric_rdm", &["fabric_core"]),
+    ("fabric-exchange", "fabric_exchange", &["fabric_core", "fabric_util"]),
     (
         "",
         "fabric",
@@ -39,7 +40,7 @@ const PACKAGES: &[(&str, &str, &[&str])] = &[
     ),
     ("fabric-async", "fabric_async", &["fabric", "fabric_util"]),
     ("conformance", "conformance", &["fabric", "fabric_async", "fabric_util", "provider_mem"]),
-    ("tools", "fabric_tools", &["fabric", "fabric_util"]),
+    ("tools", "fabric_tools", &["fabric", "fabric_exchange", "fabric_util"]),
     ("mutants", "mutants", &["conformance"]),
     ("bench", "bench", &["fabric", "fabric_async", "fabric_util"]),
 ];

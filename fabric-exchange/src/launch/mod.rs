@@ -205,7 +205,7 @@ fn choose_job(
     })
 }
 
-/// The restarts by each launcher, of which the outer ones count more.
+/// The restarts by each launcher; those by an outer one count more.
 fn choose_incarnation(variables: &Variables<'_>, words: &[Word]) -> Result<Found<u64>> {
     if let Some(incarnation) = variables.number("FABRIC_INCARNATION", u64::MAX)? {
         return Ok(incarnation);

@@ -24,7 +24,10 @@ pub(crate) fn limits() -> Limits {
     limits
 }
 
-const CASES: &[(&str, fn(Place<'_>, &str))] = &[
+/// Runs in a job of this name.
+type Case = fn(Place<'_>, &str);
+
+const CASES: &[(&str, Case)] = &[
     ("blobs come as they were put", blobs),
     ("a get waits for the put", a_get_waits),
     ("a key has one value", conflicts),
