@@ -19,10 +19,10 @@ const KEEP: Duration = Duration::from_secs(600);
 #[derive(Clone)]
 pub struct InProcess {
     limits: Limits,
-    place: Arc<Place>,
+    place: Arc<LocalPlace>,
 }
 
-struct Place {
+struct LocalPlace {
     jobs: Mutex<Jobs>,
     changed: Condvar,
 }
@@ -44,7 +44,7 @@ impl InProcess {
 
     fn of(limits: Limits) -> Self {
         let jobs = Mutex::new(Jobs::new(limits, MAX_JOBS, KEEP));
-        InProcess { limits, place: Arc::new(Place { jobs, changed: Condvar::new() }) }
+        InProcess { limits, place: Arc::new(LocalPlace { jobs, changed: Condvar::new() }) }
     }
 
     /// Joins a job here.
@@ -71,7 +71,7 @@ impl std::fmt::Debug for InProcess {
     }
 }
 
-impl Place {
+impl LocalPlace {
     fn lock(&self) -> MutexGuard<'_, Jobs> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -79,7 +79,7 @@ impl Place {
 
 /// One rank of a job.
 struct LocalMember {
-    place: Arc<Place>,
+    place: Arc<LocalPlace>,
     job: JobNumber,
     rank: u32,
 }

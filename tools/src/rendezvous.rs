@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use fabric_exchange::{DEFAULT_PORT, SECRET_FILE, Secret, Server, ServerOptions};
+use rustix::process::Resource;
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -97,6 +98,14 @@ impl RendezvousArgs {
     }
 }
 
+/// As many descriptors as this process may have: most systems give fewer unless they are asked.
+fn raise_descriptors() {
+    let mut limit = rustix::process::getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // With those that it has, it serves fewer processes.
+    let _ = rustix::process::setrlimit(Resource::Nofile, limit);
+}
+
 /// Serves until it is killed.
 pub(crate) fn run(args: &RendezvousArgs) -> Result<(), Failure> {
     let options = args.options()?;
@@ -105,6 +114,7 @@ pub(crate) fn run(args: &RendezvousArgs) -> Result<(), Failure> {
         let text = format!("rendezvous at {}: {error}", args.listen);
         Failure { text, code: 1 }
     };
+    raise_descriptors();
     let server = Server::bind(args.listen, options).map_err(|error| failed(&error))?;
     let at = server.local_addr();
     if !is_authenticated && !at.ip().to_canonical().is_loopback() {

@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fabric_util::fair_table::FairTable;
+use fabric_util::log_limiter::{PeerEvent, PeerLog};
 use fabric_util::log_line;
 use fabric_util::proof::HandshakeKeys;
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token, Waker};
 
-use super::ServerOptions;
 use super::connection::Connection;
+use super::options::ServerOptions;
 use super::service::{Reply, Service};
 use crate::error::{ExchangeError, Result};
 use crate::keepalive;
@@ -48,6 +49,7 @@ pub(super) struct Reactor {
     /// Those that may have something to do.
     ready: BTreeSet<u64>,
     accept_at: Option<Instant>,
+    log: PeerLog,
 }
 
 impl Reactor {
@@ -78,6 +80,7 @@ impl Reactor {
             members,
             ready,
             accept_at: None,
+            log: PeerLog::default(),
         };
         Ok((reactor, waker))
     }
@@ -153,7 +156,9 @@ impl Reactor {
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
-                    log_line!(Warn, "rendezvous: cannot accept: {error}");
+                    if let Some(more) = self.log.check(PeerEvent::Resources, None) {
+                        log_line!(Warn, "rendezvous: cannot accept: {error}{more}");
+                    }
                     self.accept_at = Some(now + ACCEPT_AGAIN);
                     return;
                 }
@@ -258,7 +263,9 @@ impl Reactor {
                 connection.answer(request.number, say)
             }
             Err(error) => {
-                log_line!(Info, "rendezvous: {who} is refused: {error}");
+                if let Some(more) = self.log.check(PeerEvent::Admission, Some(connection.peer)) {
+                    log_line!(Info, "rendezvous: {who} is refused: {error}{more}");
+                }
                 connection.is_leaving = true;
                 connection.answer(request.number, Say::Failed(error))
             }
@@ -291,7 +298,9 @@ impl Reactor {
             log_line!(Debug, "rendezvous: the connection from {peer} ends: {why}");
             return;
         };
-        log_line!(Warn, "rendezvous: rank {} at {peer} is lost: {why}", place.rank);
+        if let Some(more) = self.log.check(PeerEvent::Liveness, Some(peer)) {
+            log_line!(Warn, "rendezvous: rank {} at {peer} is lost: {why}{more}", place.rank);
+        }
         self.members -= 1;
         let replies = self.service.depart(number, place, true, now);
         self.send(replies, now);

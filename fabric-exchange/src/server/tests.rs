@@ -3,8 +3,9 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use fabric_core::Secret;
 use fabric_util::splitmix::SplitMix64;
 use serde_bytes::ByteBuf;
 

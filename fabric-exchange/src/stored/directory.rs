@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use fabric_util::proof;
 use rustix::fs::{CWD, OFlags, RenameFlags};
 
-use super::Store;
 use super::names::name_of;
+use super::store::Store;
 use crate::error::{ExchangeError, Result};
 use crate::job::Job;
 

@@ -14,8 +14,8 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::Store;
 use super::names::name_of;
+use super::store::Store;
 use crate::error::{ExchangeError, Result};
 use crate::job::Membership;
 use crate::limits::{Backoff, Deadline};

@@ -8,9 +8,9 @@ use std::time::Duration;
 use fabric_core::Secret;
 use fabric_util::proof;
 
-use super::Store;
 use super::names::{gate, name_of};
 use super::sealed::{OVERHEAD, Sealer};
+use super::store::Store;
 use crate::error::{ExchangeError, MissingRanks, Result};
 use crate::exchange::{Backend, Exchange};
 use crate::job::{Membership, gather_key};
