@@ -44,8 +44,9 @@ impl Jobs {
     pub(crate) fn join(&mut self, membership: &Membership, now: Instant) -> Result<JobNumber> {
         let job = membership.job();
         let title = (job.name().to_owned(), job.incarnation());
-        let number = match self.by_title.get(&title) {
-            Some(number) => *number,
+        let there = self.by_title.get(&title).copied();
+        let number = match there.filter(|number| !self.forget_if_idle(*number, now)) {
+            Some(number) => number,
             None => self.begin(title, job.size(), now)?,
         };
         let Some(entry) = self.entries.get_mut(&number) else {
@@ -90,13 +91,21 @@ impl Jobs {
 
     /// Forgets jobs that had no member for long.
     pub(crate) fn forget_idle(&mut self, now: Instant) {
-        let is_old = |entry: &Entry| {
-            entry.idle.is_some_and(|since| now.saturating_duration_since(since) >= self.keep)
+        for number in self.entries.keys().copied().collect::<Vec<_>>() {
+            self.forget_if_idle(number, now);
+        }
+    }
+
+    /// Whether the job was forgotten, as it had no member for long.
+    fn forget_if_idle(&mut self, number: JobNumber, now: Instant) -> bool {
+        let Some(since) = self.entries.get(&number).and_then(|entry| entry.idle) else {
+            return false;
         };
-        let old = self.entries.iter().filter(|(_, entry)| is_old(entry));
-        for number in old.map(|(number, _)| *number).collect::<Vec<_>>() {
+        let is_old = now.saturating_duration_since(since) >= self.keep;
+        if is_old {
             self.forget(number);
         }
+        is_old
     }
 
     fn forget(&mut self, number: JobNumber) {

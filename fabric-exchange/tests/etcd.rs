@@ -98,6 +98,19 @@ fn a_rank_that_only_waits_lives() {
     assert!(matches!(waited, ExchangeError::TimedOut { .. }), "{waited}");
 }
 
+/// The calls wait: for that a runtime has threads, but a caller may be careless.
+#[test]
+#[ignore = "it takes the program etcd: scripts/etcd-test installs it"]
+fn a_call_within_another_runtime_works() {
+    let etcd = Etcd::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let membership = Membership::new(Job::new("within", 0, 1).unwrap(), 0).unwrap();
+        let exchange = Exchange::join(&etcd.place, &membership, &options(None)).unwrap();
+        assert_eq!(exchange.all_gather(b"x", suite::PATIENCE).unwrap(), [b"x"]);
+    });
+}
+
 #[test]
 fn servers_that_are_not_there_are_named() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

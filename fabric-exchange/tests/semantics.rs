@@ -5,7 +5,9 @@
 mod suite;
 
 use fabric_core::Secret;
-use fabric_exchange::{Exchange, InProcess, JoinOptions, Rendezvous, Server, ServerOptions};
+use fabric_exchange::{
+    Exchange, InProcess, Job, JoinOptions, Membership, Rendezvous, Server, ServerOptions,
+};
 
 fn secret() -> Option<Secret> {
     Some(Secret::new(&[7; 32]).unwrap())
@@ -56,4 +58,32 @@ fn a_server() {
 #[test]
 fn a_server_with_a_secret() {
     server(secret());
+}
+
+/// More than one answer of a gather has room for, and more than may be on the way to join.
+#[test]
+fn many_ranks() {
+    const RANKS: u32 = 300;
+    let mut bounds = ServerOptions::default();
+    bounds.secret = secret();
+    let server = Server::bind("127.0.0.1:0", bounds).unwrap().spawn().unwrap();
+    let (place, options) = (Rendezvous::Tcp(server.local_addr().to_string()), options(secret()));
+    let job = Job::new("many", 0, RANKS).unwrap();
+    std::thread::scope(|scope| {
+        for rank in 0..RANKS {
+            let membership = Membership::new(job.clone(), rank).unwrap();
+            let (place, options) = (&place, &options);
+            scope.spawn(move || {
+                let exchange = Exchange::join(place, &membership, options).unwrap();
+                let own = rank.to_le_bytes().repeat(60);
+                let all = exchange.all_gather(&own, suite::PATIENCE).unwrap();
+                assert_eq!(all.len(), RANKS as usize);
+                for (rank, blob) in (0..RANKS).zip(all) {
+                    assert_eq!(blob, rank.to_le_bytes().repeat(60));
+                }
+                exchange.barrier("all", suite::PATIENCE).unwrap();
+                exchange.leave().unwrap();
+            });
+        }
+    });
 }

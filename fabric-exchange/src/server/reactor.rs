@@ -29,7 +29,7 @@ const FIRST: u64 = 2;
 const TURN: usize = 32;
 /// Connections in a row, likewise.
 const ACCEPTS: usize = 64;
-/// Jobs are looked at so often at least, to be forgotten; and a listener that had no descriptor tries again.
+/// Jobs are looked at so often, to be forgotten; and a listener that had no descriptor tries again.
 const LOOK: Duration = Duration::from_secs(5);
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
@@ -49,6 +49,8 @@ pub(super) struct Reactor {
     /// Those that may have something to do.
     ready: BTreeSet<u64>,
     accept_at: Option<Instant>,
+    /// When jobs are looked at next.
+    look_at: Instant,
     log: PeerLog,
 }
 
@@ -80,6 +82,7 @@ impl Reactor {
             members,
             ready,
             accept_at: None,
+            look_at: Instant::now() + LOOK,
             log: PeerLog::default(),
         };
         Ok((reactor, waker))
@@ -128,8 +131,12 @@ impl Reactor {
     }
 
     fn on_time(&mut self, now: Instant) {
-        let replies = self.service.on_time(now);
+        let replies = self.service.take_late(now);
         self.send(replies, now);
+        if self.look_at <= now {
+            self.service.forget_idle(now);
+            self.look_at = now + LOOK;
+        }
         let late = self.join_until.iter().take_while(|(_, until)| **until <= now);
         for number in late.map(|(number, _)| *number).collect::<Vec<_>>() {
             let why = format!("it did not join within {:?}", self.options.join_time);
@@ -196,6 +203,9 @@ impl Reactor {
                 Err(error) => Err(error),
                 Ok(true) if connection.is_leaving => {
                     Err(ExchangeError::Disconnected("it is over".to_owned()))
+                }
+                Ok(false) if connection.is_leaving => {
+                    Err(ExchangeError::Disconnected("it does not read".to_owned()))
                 }
                 Ok(_) if waiting > MAX_WAITS => {
                     let text = format!("more than {MAX_WAITS} requests wait");

@@ -154,9 +154,13 @@ impl Service {
         self.settle(woken)
     }
 
-    /// Answers those whose time is over, and forgets jobs.
-    pub(super) fn on_time(&mut self, now: Instant) -> Vec<Reply> {
+    /// Forgets jobs that had no member for long.
+    pub(super) fn forget_idle(&mut self, now: Instant) {
         self.jobs.forget_idle(now);
+    }
+
+    /// Answers those whose time is over.
+    pub(super) fn take_late(&mut self, now: Instant) -> Vec<Reply> {
         let late = self.waits.take_late(now);
         let replies = late.into_iter().map(|wait| {
             let say = match (&wait.awaited, self.jobs.board(wait.job)) {

@@ -56,7 +56,10 @@ impl Etcd {
         format!("{}{folder}/{name}", self.prefix)
     }
 
-    fn ask<T>(&self, answer: impl Future<Output = Result<T, etcd_client::Error>>) -> Result<T> {
+    fn ask<T: Send + 'static>(
+        &self,
+        answer: impl Future<Output = Result<T, etcd_client::Error>> + Send + 'static,
+    ) -> Result<T> {
         ask(&self.driver.handle, REQUEST, answer)
     }
 
@@ -74,16 +77,23 @@ impl Etcd {
     }
 }
 
-/// Waits for an answer, in whatever thread; the driver's does the work.
-fn ask<T>(
+/// Waits for an answer, in whatever thread: the driver's does the work. So this works in a thread of another runtime, too.
+fn ask<T: Send + 'static>(
     handle: &Handle,
     time: Duration,
-    answer: impl Future<Output = Result<T, etcd_client::Error>>,
+    answer: impl Future<Output = Result<T, etcd_client::Error>> + Send + 'static,
 ) -> Result<T> {
-    let answer = handle.block_on(async { timeout(time, answer).await });
-    let answer = answer
-        .map_err(|_| ExchangeError::Storage(format!("etcd did not answer within {time:?}")))?;
-    answer.map_err(|error| ExchangeError::Storage(format!("etcd: {error}")))
+    let (sender, receiver) = mpsc::sync_channel(1);
+    handle.spawn(async move {
+        // The other side waits for it.
+        let _ = sender.send(timeout(time, answer).await);
+    });
+    let slow = || ExchangeError::Storage(format!("etcd did not answer within {time:?}"));
+    match receiver.recv() {
+        Ok(Ok(answer)) => answer.map_err(|error| ExchangeError::Storage(format!("etcd: {error}"))),
+        Ok(Err(_)) => Err(slow()),
+        Err(_) => Err(ExchangeError::Storage("the thread of etcd's client has ended".to_owned())),
+    }
 }
 
 /// A client, and a lease by it, once the servers are there.
@@ -94,7 +104,7 @@ fn connect(handle: &Handle, servers: &str, time: Duration) -> Result<(Client, i6
     loop {
         let attempt = deadline.left().clamp(Duration::from_millis(10), REQUEST);
         let options = ConnectOptions::new().with_connect_timeout(attempt).with_timeout(REQUEST);
-        let endpoints = &endpoints;
+        let endpoints = endpoints.clone();
         let leased = ask(handle, attempt, async move {
             let mut client = Client::connect(endpoints, Some(options)).await?;
             let lease = client.lease_grant(LEASE_S, None).await?;
@@ -119,7 +129,10 @@ impl Store for Etcd {
 
     fn read(&self, folder: &str, name: &str, max: usize) -> Result<Option<Vec<u8>>> {
         let (path, mut client) = (self.path(folder, name), self.client.clone());
-        let answer = self.ask(async { client.get(path.as_str(), None).await })?;
+        let answer = self.ask({
+            let path = path.clone();
+            async move { client.get(path, None).await }
+        })?;
         let Some(entry) = answer.kvs().first() else { return Ok(None) };
         let value = entry.value();
         if value.len() > max {
