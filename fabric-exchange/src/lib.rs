@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | `tcp://HOST:PORT` | a server: `fabric rendezvous`, or [`Server`] in any process | at once; within 25 s if its host is gone |
 //! | `dir:///PATH` | a directory that all hosts see | not: the time-out names the ranks that did not come |
-//! | `etcd://HOST:PORT` | etcd, and the crate's feature `etcd` | within 10 s |
+//! | `etcd://HOST:PORT` | etcd, and the crate's feature `etcd` | within 15 s |
 //! | [`InProcess`] | nothing | an exchange that is dropped by a panic is lost at once |
 //!
 //! ```

@@ -1,6 +1,5 @@
 //! A directory as a store, which hosts may have in common: values are files that appear as a whole or not at all.
 
-use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -89,6 +88,10 @@ impl Store for Directory {
         Ok(names)
     }
 
+    fn count(&self, folder: &str) -> Result<usize> {
+        Ok(self.list(folder)?.len())
+    }
+
     fn remove(&self, folder: &str, name: &str) -> Result<()> {
         let path = self.own.join(folder).join(name);
         match fs::remove_file(&path) {
@@ -114,11 +117,8 @@ impl Store for Directory {
         }
     }
 
-    const KNOWS_ALIVE: bool = false;
-
-    fn alive(&self) -> Result<BTreeSet<u32>> {
-        Ok(BTreeSet::new())
-    }
+    /// A directory knows of no processes.
+    const ALIVE: Option<&'static str> = None;
 }
 
 /// Whether it is not there, or was removed while it was open.

@@ -1,6 +1,5 @@
 //! etcd as a store. A rank that ends without leaving is noticed when its lease runs out.
 
-use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
@@ -22,7 +21,7 @@ use crate::limits::{Backoff, Deadline};
 
 /// One request takes no longer.
 const REQUEST: Duration = Duration::from_secs(10);
-/// A rank that is gone is noticed within this time.
+/// The lease of a rank that is gone runs out within this time.
 const LEASE_S: i64 = 10;
 /// A lease is renewed so often.
 const RENEW: Duration = Duration::from_secs(3);
@@ -161,6 +160,13 @@ impl Store for Etcd {
         }
     }
 
+    fn count(&self, folder: &str) -> Result<usize> {
+        let (prefix, mut client) = (self.path(folder, ""), self.client.clone());
+        let options = GetOptions::new().with_prefix().with_count_only();
+        let answer = self.ask(async move { client.get(prefix, Some(options)).await })?;
+        Ok(usize::try_from(answer.count()).unwrap_or(0))
+    }
+
     fn remove(&self, folder: &str, name: &str) -> Result<()> {
         self.delete(self.path(folder, name), None)
     }
@@ -173,11 +179,7 @@ impl Store for Etcd {
         self.delete(self.prefix.clone(), Some(DeleteOptions::new().with_prefix()))
     }
 
-    const KNOWS_ALIVE: bool = true;
-
-    fn alive(&self) -> Result<BTreeSet<u32>> {
-        Ok(self.list(ALIVE)?.iter().filter_map(|name| name.parse().ok()).collect())
-    }
+    const ALIVE: Option<&'static str> = Some(ALIVE);
 }
 
 impl Drop for Etcd {

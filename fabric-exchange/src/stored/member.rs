@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fabric_core::Secret;
 use fabric_util::proof;
@@ -28,6 +28,8 @@ const LOST: &[u8] = b"lost";
 const SMALL: usize = 64;
 /// A value that another process has made is seen after so long, if not at once.
 const SEEN_WITHIN: Duration = Duration::from_secs(60);
+/// Which processes live is looked at so often while all do.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// The longest pause between two looks: of small jobs, and of any.
 const PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
@@ -43,9 +45,10 @@ pub(crate) fn join<S: Store + 'static>(
     limits.check()?;
     limits.check_ranks(job.size())?;
     let sealer = Sealer::new(secret, job);
-    let departed = Mutex::default();
-    let member = StoredMember { store, sealer, size: job.size(), rank, limits, departed };
-    let size = job.size().to_string();
+    let (departed, look_at) = (Mutex::default(), Mutex::new(Instant::now()));
+    let size = job.size();
+    let member = StoredMember { store, sealer, size, rank, limits, departed, look_at };
+    let size = size.to_string();
     let others = member.create_or_read(JOB, SIZE, size.as_bytes(), SMALL)?;
     if let Some(others) = others.filter(|others| *others != size.as_bytes()) {
         let others = String::from_utf8(others).ok().and_then(|text| text.parse().ok());
@@ -70,6 +73,8 @@ struct StoredMember<S> {
     limits: Limits,
     /// Ranks that are known to be gone, and whether they are lost.
     departed: Mutex<BTreeMap<u32, bool>>,
+    /// When to look which processes live.
+    look_at: Mutex<Instant>,
 }
 
 impl<S: Store> StoredMember<S> {
@@ -155,13 +160,8 @@ impl<S: Store> StoredMember<S> {
     /// # Errors
     /// `RankLost`: one did not leave, and said so or lives no more.
     fn check_lost(&self) -> Result<BTreeMap<u32, bool>> {
-        let mut lost = BTreeSet::new();
-        if S::KNOWS_ALIVE {
-            // In this order: a rank is alive before it is a member, and says that it leaves before it ends.
-            let members = self.ranks(MEMBERS)?;
-            let alive = self.store.alive()?;
-            lost = members.difference(&alive).copied().collect();
-        }
+        let mut lost = self.dead()?;
+        // A rank says that it leaves before it ends.
         let departed = self.departed()?;
         lost.retain(|rank| !departed.contains_key(rank));
         lost.extend(departed.iter().filter(|(_, is_lost)| **is_lost).map(|(rank, _)| *rank));
@@ -169,6 +169,23 @@ impl<S: Store> StoredMember<S> {
             Some(rank) => Err(ExchangeError::RankLost { rank: *rank }),
             None => Ok(departed),
         }
+    }
+
+    /// The members whose processes do not live, as far as the store knows, and as they were a moment ago.
+    fn dead(&self) -> Result<BTreeSet<u32>> {
+        let Some(alive) = S::ALIVE else { return Ok(BTreeSet::new()) };
+        let mut look_at = self.look_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if now < *look_at {
+            return Ok(BTreeSet::new());
+        }
+        // In this order: a rank is alive before it is a member. Most often it is enough to count them.
+        if self.store.count(MEMBERS)? <= self.store.count(alive)? {
+            *look_at = now + LOOK_AGAIN;
+            return Ok(BTreeSet::new());
+        }
+        let members = self.ranks(MEMBERS)?;
+        Ok(members.difference(&self.ranks(alive)?).copied().collect())
     }
 
     /// The blob of this key, or the ranks that have left without having put it.
@@ -212,7 +229,7 @@ impl<S: Store> Backend for StoredMember<S> {
             return Ok(there == blob);
         }
         let max_keys = self.limits.job_keys;
-        if self.store.list(KEYS)?.len() >= max_keys as usize {
+        if self.store.count(KEYS)? >= max_keys as usize {
             return Err(ExchangeError::full("the job has more keys", max_keys));
         }
         let there = self.create_or_read(KEYS, &name, blob, max)?;
@@ -244,10 +261,16 @@ impl<S: Store> Backend for StoredMember<S> {
         let folder = gate(name, round);
         self.create_or_read(&folder, &self.rank.to_string(), &[], 0)?;
         let mut arrived = BTreeSet::new();
+        let size = self.size as usize;
         let passed = self.wait(deadline, || {
             let departed = self.check_lost();
+            // While some are missing, which ones makes no difference, unless one has left.
+            let is_none_gone = departed.as_ref().is_ok_and(BTreeMap::is_empty);
+            if is_none_gone && self.store.count(&folder)? < size {
+                return Ok(None);
+            }
             self.look_at_gate(&folder, &mut arrived)?;
-            if arrived.len() == self.size as usize {
+            if arrived.len() == size {
                 return Ok(Some(()));
             }
             match departed?.keys().find(|rank| !arrived.contains(rank)) {
@@ -256,6 +279,9 @@ impl<S: Store> Backend for StoredMember<S> {
             }
         });
         if passed?.is_none() {
+            self.look_at_gate(&folder, &mut arrived)?;
+        }
+        if arrived.len() < size {
             return Ok(MissingRanks::of(self.size, |rank| arrived.contains(&rank)));
         }
         // Each rank is at this barrier, so it has passed the one before.

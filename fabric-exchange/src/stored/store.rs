@@ -1,7 +1,5 @@
 //! What an exchange asks of a store.
 
-use std::collections::BTreeSet;
-
 use crate::error::Result;
 
 /// Where values are kept, of one incarnation of a job. A folder has values by name; names and folders are short, of letters,
@@ -19,6 +17,9 @@ pub(crate) trait Store: Send + Sync {
     /// The names in a folder. A folder that was never written to has none.
     fn list(&self, folder: &str) -> Result<Vec<String>>;
 
+    /// How many names are in a folder.
+    fn count(&self, folder: &str) -> Result<usize>;
+
     /// Removes a value, if it is there.
     fn remove(&self, folder: &str, name: &str) -> Result<()>;
 
@@ -28,9 +29,6 @@ pub(crate) trait Store: Send + Sync {
     /// Removes all there is of this incarnation.
     fn remove_all(&self) -> Result<()>;
 
-    /// Whether the store knows which processes live.
-    const KNOWS_ALIVE: bool;
-
-    /// The ranks whose processes live, if it knows that.
-    fn alive(&self) -> Result<BTreeSet<u32>>;
+    /// The folder with the ranks whose processes live, if it knows that.
+    const ALIVE: Option<&'static str>;
 }
