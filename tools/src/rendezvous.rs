@@ -30,7 +30,7 @@ Examples:
   fabric rendezvous --listen 127.0.0.1              for the processes of this host, without a secret
   fabric rendezvous --listen 127.0.0.1:0 --json | head -1 | jq -r .rendezvous
 
-It serves until it is killed. RUST_LOG=fabric_exchange=info shows which ranks join and which are lost.
+It serves until it is killed, and says which ranks are lost; with RUST_LOG=fabric_exchange=info also which join.
 
 Exit codes: 1 it failed, 2 wrong usage.")]
 pub(crate) struct RendezvousArgs {
