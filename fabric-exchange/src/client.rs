@@ -13,12 +13,12 @@ use fabric_util::introductions::ReadUntil;
 use fabric_util::proof::{HandshakeKeys, Prover};
 use serde_bytes::ByteBuf;
 
+use crate::channel::{self, Frames, HELLO, Handshake, Incoming, LENGTH, Outgoing, PROOF};
 use crate::error::{ExchangeError, MissingRanks, Result};
 use crate::exchange::{Backend, Exchange};
 use crate::job::Membership;
 use crate::keepalive;
 use crate::limits::{Backoff, Deadline};
-use crate::session::{self, Frames, HELLO, Handshake, Incoming, LENGTH, Outgoing, PROOF};
 use crate::wire::{self, Answer, Ask, MAX_ANSWER, MAX_WAITS, Request, Say};
 
 /// One attempt to connect, or to shake hands, takes no longer.
@@ -35,7 +35,7 @@ pub(crate) fn join(
     secret: Option<&Secret>,
     timeout: Duration,
 ) -> Result<Exchange> {
-    let (deadline, keys) = (Deadline::after(timeout), session::keys(secret));
+    let (deadline, keys) = (Deadline::after(timeout), channel::keys(secret));
     let mut backoff = Backoff::up_to(MAX_PAUSE);
     let (stream, frames) = loop {
         match connect(server, keys.as_ref(), &deadline) {
@@ -110,11 +110,11 @@ fn shake_hands(
         _ => Attempt::Later(format!("{name} closed the connection, or has no room: {error}")),
     };
     let mut reader = ReadUntil::new(stream, time);
-    let own = session::hello(keys.is_some())?;
+    let own = channel::hello(keys.is_some())?;
     (&*stream).write_all(&own).map_err(gone)?;
     let mut theirs = [0; HELLO];
     reader.read_exact(&mut theirs).map_err(gone)?;
-    session::check_hello(&theirs, keys.is_some(), &name)?;
+    channel::check_hello(&theirs, keys.is_some(), &name)?;
     let Some(keys) = keys else { return Ok(Frames::open()) };
     let mut handshake = Handshake::new(keys, Prover::Initiator, &own, &theirs);
     (&*stream).write_all(&handshake.prove()).map_err(gone)?;

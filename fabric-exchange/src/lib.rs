@@ -55,6 +55,7 @@
 #![forbid(unsafe_code)]
 
 mod board;
+mod channel;
 mod client;
 mod error;
 mod exchange;
@@ -66,7 +67,6 @@ mod launch;
 mod limits;
 mod rendezvous;
 mod server;
-mod session;
 mod stored;
 mod wire;
 

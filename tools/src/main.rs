@@ -75,7 +75,8 @@ struct InfoArgs {
 
 fn main() -> ExitCode {
     // What the library warns of beside errors: variables of the environment that nothing reads, and ranks that are lost.
-    let filter = env_logger::Env::default().default_filter_or("error,fabric::env=warn,fabric_exchange=warn");
+    let filter =
+        env_logger::Env::default().default_filter_or("error,fabric::env=warn,fabric_exchange=warn");
     env_logger::Builder::from_env(filter).init();
     let code = run();
     // Lines of the last moment.

@@ -6,11 +6,11 @@ use std::net::{IpAddr, SocketAddr};
 use fabric_util::proof::{HandshakeKeys, Prover};
 use mio::net::TcpStream;
 
-use crate::error::{ExchangeError, Result};
-use crate::jobs::JobNumber;
-use crate::session::{
+use crate::channel::{
     self, Frames, HELLO, Handshake, HelloBytes, Incoming, LENGTH, Outgoing, PROOF,
 };
+use crate::error::{ExchangeError, Result};
+use crate::jobs::JobNumber;
 use crate::wire::{self, Answer, Request, Say};
 
 /// While a client has not read so much, no more requests of it are read.
@@ -156,10 +156,10 @@ impl Connection {
     }
 
     fn on_hello(&mut self, theirs: &HelloBytes, keys: Option<&HandshakeKeys>) -> Result<()> {
-        let own = session::hello(keys.is_some())?;
+        let own = channel::hello(keys.is_some())?;
         // Said first: by that the client finds what is wrong at its side.
         self.output.extend_from_slice(&own);
-        if let Err(error) = session::check_hello(theirs, keys.is_some(), "the client") {
+        if let Err(error) = channel::check_hello(theirs, keys.is_some(), "the client") {
             let _ = self.flush();
             return Err(error);
         }

@@ -16,9 +16,9 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use super::connection::Connection;
 use super::options::ServerOptions;
 use super::service::{Reply, Service};
+use crate::channel;
 use crate::error::{ExchangeError, Result};
 use crate::keepalive;
-use crate::session;
 use crate::wire::{self, Ask, MAX_WAITS, Request, Say};
 
 const WAKER: Token = Token(0);
@@ -64,7 +64,7 @@ impl Reactor {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKER)?;
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
-        let keys = session::keys(options.secret.as_ref());
+        let keys = channel::keys(options.secret.as_ref());
         let service = Service::new(options.limits, options.max_jobs, options.keep_time);
         let (connections, strangers, join_until) = Default::default();
         let (numbered, members, ready) = (FIRST, 0, BTreeSet::new());

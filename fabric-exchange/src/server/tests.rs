@@ -10,10 +10,10 @@ use fabric_util::splitmix::SplitMix64;
 use serde_bytes::ByteBuf;
 
 use super::*;
+use crate::channel::{self, Frames, HELLO, LENGTH, PROOF};
 use crate::exchange::Exchange;
 use crate::job::{Job, Membership};
 use crate::rendezvous::{JoinOptions, Rendezvous};
-use crate::session::{self, Frames, HELLO, LENGTH, PROOF};
 use crate::wire::{self, Answer, Ask, MAX_ANSWER, MAX_WAITS, Request, Say};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -76,7 +76,7 @@ impl Raw {
     fn connect(to: SocketAddr) -> Self {
         let mut stream = TcpStream::connect(to).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.write_all(&session::hello(false).unwrap()).unwrap();
+        stream.write_all(&channel::hello(false).unwrap()).unwrap();
         stream.read_exact(&mut [0; HELLO]).unwrap();
         Raw { stream, frames: Frames::open() }
     }
@@ -120,7 +120,7 @@ fn any_bytes_end_their_own_connection() {
                 bytes.fill_with(|| random.next_u64() as u8);
                 if random.once_in(2) && bytes.len() >= HELLO {
                     // Those get further.
-                    bytes[..HELLO].copy_from_slice(&session::hello(secret.is_some()).unwrap());
+                    bytes[..HELLO].copy_from_slice(&channel::hello(secret.is_some()).unwrap());
                 }
                 // The server may have ended it in the middle.
                 let _ = stream.write_all(&bytes);
@@ -140,7 +140,7 @@ fn any_bytes_end_their_own_connection() {
 #[test]
 fn half_a_message_is_waited_for_no_longer_than_the_time_to_join() {
     let server = server(|options| options.join_time = JOIN_TIME);
-    let (hello, begun) = (session::hello(false).unwrap(), Instant::now());
+    let (hello, begun) = (channel::hello(false).unwrap(), Instant::now());
     let longer = [&hello[..], &[9, 0, 0, 0, 1]].concat();
     let said = [&hello[..0], &hello[..HELLO - 1], &hello, &longer].map(|said| {
         let mut stream = TcpStream::connect(server.local_addr()).unwrap();
