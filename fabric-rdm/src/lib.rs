@@ -1,27 +1,32 @@
 //! Reliable datagram endpoints: messages to peers by address, without connections that the application would have to make.
 //!
-//! This crate has the parts that need no I/O: data structures, and state machines that are driven by calls and know no
-//! clock. They are the same whatever carries the bytes, and tests run them against each other, and against models, in every
-//! order of events.
+//! An [`Endpoint`] is made on a domain of `fabric`, and is the same over every provider. The package is `anyfabric-rdm`.
 //!
-//! | module or type | what it decides |
+//! | module or type | what it is |
 //! |---|---|
-//! | [`EndpointIdentity`], [`HostIdentity`] | which incarnation of an endpoint is meant, and whether it is on this host |
-//! | [`Address`] | what peers need to reach an endpoint, in 64 bytes or a text |
+//! | [`Endpoint`], [`RdmAttr`] | the endpoint, and how it is made |
+//! | [`Send`], [`Recv`], [`Completion`], [`Counter`] | what is posted, and how it ends |
+//! | [`Address`], [`EndpointIdentity`], [`HostIdentity`] | what peers need to reach an endpoint, in 64 bytes or a text, and which incarnation is meant |
 //! | [`Peers`], [`Peer`] | the peers of an endpoint, by handles that never name another peer |
 //! | [`matching`] | which receive takes which message, by tag and source |
 //! | [`window`] | how many messages may be posted to a peer, so that each has a place there |
 //! | [`connection`] | when to connect to a peer, which of two attempts wins, parking, and a peer's death |
 //!
-//! Together they are most of an endpoint. A message is posted if [`window::SendWindow::post`] lets it; it waits for
-//! [`connection::Action::Ready`], and gets its number from [`connection::PeerConnection::next_number`]. At the other side
-//! [`connection::PeerConnection::on_message`] checks that number, [`window::ReceiveWindows::on_message`] that it was granted,
-//! and [`matching::Matcher::arrive`] finds its receive; that frees its place by [`window::ReceiveWindows::on_matched`].
+//! [`matching`], [`window`] and [`connection`] need no I/O: data structures and state machines that are driven by calls and know
+//! no clock. Tests run them against each other, and against models, in every order of events. The endpoint drives them. They
+//! are public for those who make an endpoint of their own.
 //!
-//! Not here yet: the endpoint itself, over connected endpoints of `fabric`; the format of what its connections carry, which
-//! is [`connection::Hello`] and [`connection::Refusal`], the numbers of [`window`] and the messages themselves; long
-//! messages by rendezvous; which connections to park when there are too many; counters; the exchange of addresses between
-//! the processes of a job. So the crate is not published.
+//! # How a message goes
+//! - A *short* one, that fits a slot of the receiver with its header, is sent in one piece: into its receive, or, if none is
+//!   there, into memory of its own there.
+//! - A *middle* one is sent in pieces, as long as the receiver has granted bytes for it.
+//! - A *long* one, and each that no bytes are granted for, stays at its sender. Its envelope takes part in matching as any
+//!   other; when it has met a receive, the receiver reads it from the sender's memory by a grant on exactly its bytes, or has it
+//!   sent in pieces where there are no grants, or its region lacks [`REMOTE_READ`](fabric::Access::REMOTE_READ).
+//!
+//! # Not there
+//! One-sided operations to the endpoint itself, and writes with immediate data: a message behind the write says the same.
+//! Datagrams that may be lost.
 
 #![forbid(unsafe_code)]
 

@@ -24,6 +24,7 @@ const PACKAGES: &[(&str, &str, &[&str])] = &[
     ("provider-auto", "provider_auto", &["fabric_core", "fabric_util", "provider_shm"]),
     ("provider-verbs", "provider_verbs", &["fabric_core", "fabric_util"]),
     ("provider-mem", "provider_mem", &["fabric_core", "fabric_util"]),
+    ("fabric-exchange", "fabric_exchange", &["fabric_core", "fabric_util"]),
     (
         "",
         "fabric",
@@ -43,7 +44,7 @@ const PACKAGES: &[(&str, &str, &[&str])] = &[
         "conformance",
         &["fabric", "fabric_async", "fabric_rdm", "fabric_util", "provider_mem"],
     ),
-    ("tools", "fabric_tools", &["fabric", "fabric_util"]),
+    ("tools", "fabric_tools", &["fabric", "fabric_exchange", "fabric_util"]),
     ("mutants", "mutants", &["conformance"]),
     ("bench", "bench", &["fabric", "fabric_async", "fabric_util"]),
 ];

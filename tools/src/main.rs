@@ -1,13 +1,15 @@
-//! The program `fabric`: what providers and devices this machine has, what they offer, and how fast they are.
+//! The program `fabric`: what providers and devices this machine has, what they offer, and how fast they are; and the server
+//! where the processes of a job find each other.
 //!
 //! `fabric info` only asks the library and shows the answers: `survey` collects them, `report` writes them for people,
-//! `table` does the layout, `json` writes them for programs, `variables` is `--env`, `peer` is `--peer`. `fabric perf` is `perf`. What went
-//! wrong with either is a `failure`.
+//! `table` does the layout, `json` writes them for programs, `variables` is `--env`, `peer` is `--peer`. `fabric perf` is `perf`,
+//! `fabric rendezvous` is `rendezvous`. What went wrong with any is a `failure`.
 
 mod failure;
 mod json;
 mod peer;
 mod perf;
+mod rendezvous;
 mod report;
 mod survey;
 mod table;
@@ -21,7 +23,7 @@ use clap::{Args, Parser, Subcommand};
 use failure::Failure;
 use survey::Survey;
 
-/// Look at the fabric providers and devices of this machine, and measure them.
+/// Look at the fabric providers and devices of this machine, measure them, and let the processes of a job find each other.
 #[derive(Parser)]
 #[command(name = "fabric", version, arg_required_else_help = true)]
 struct Cli {
@@ -33,6 +35,7 @@ struct Cli {
 enum Command {
     Info(InfoArgs),
     Perf(Box<perf::PerfArgs>),
+    Rendezvous(Box<rendezvous::RendezvousArgs>),
 }
 
 /// Show providers, devices, ports, addresses, GIDs, limits, capabilities and atomics.
@@ -71,8 +74,9 @@ struct InfoArgs {
 }
 
 fn main() -> ExitCode {
-    // What the library warns of beside errors: variables of the environment that nothing reads.
-    let filter = env_logger::Env::default().default_filter_or("error,fabric::env=warn");
+    // What the library warns of beside errors: variables of the environment that nothing reads, and ranks that are lost.
+    let filter =
+        env_logger::Env::default().default_filter_or("error,fabric::env=warn,fabric_exchange=warn");
     env_logger::Builder::from_env(filter).init();
     let code = run();
     // Lines of the last moment.
@@ -84,6 +88,7 @@ fn run() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Info(args) => info(&args),
         Command::Perf(args) => perf::run(&args).map(|()| (String::new(), None)),
+        Command::Rendezvous(args) => rendezvous::run(&args).map(|()| (String::new(), None)),
     };
     let (text, problem) = match outcome {
         Ok((text, problem)) => (text, problem),

@@ -1,0 +1,198 @@
+//! What the server does for its clients: requests against jobs, and what waits for what.
+
+use std::time::{Duration, Instant};
+
+use serde_bytes::ByteBuf;
+
+use super::connection::Place;
+use super::waits::{Awaited, Wait, Waits};
+use crate::error::{ExchangeError, MissingRanks, Result};
+use crate::job::{MAX_KEY_BYTES, Membership, check_name, gather_key};
+use crate::jobs::Jobs;
+use crate::limits::{Deadline, Limits};
+use crate::wire::{Ask, Request, Say};
+
+/// What a store's key has more than a user's.
+const KEY_PREFIX: usize = 1;
+
+/// An answer, and to which connection's request.
+pub(super) struct Reply {
+    pub(super) connection: u64,
+    pub(super) request: u32,
+    pub(super) say: Say,
+}
+
+/// The jobs, and all that waits.
+pub(super) struct Service {
+    limits: Limits,
+    jobs: Jobs,
+    waits: Waits,
+}
+
+impl Service {
+    pub(super) fn new(limits: Limits, max_jobs: usize, keep: Duration) -> Self {
+        let jobs = Jobs::new(limits, max_jobs, keep);
+        Service { limits, jobs, waits: Waits::default() }
+    }
+
+    /// A client joins.
+    pub(super) fn join(&mut self, membership: Membership, now: Instant) -> Result<(Place, Say)> {
+        let membership = membership.checked()?;
+        let (job, rank) = (self.jobs.join(&membership, now)?, membership.rank());
+        Ok((Place { job, rank }, Say::Joined(self.limits)))
+    }
+
+    /// Does what a member asks. The replies are to it and to others; none to it if it waits.
+    pub(super) fn serve(&mut self, client: (u64, Place), request: Request) -> Vec<Reply> {
+        let ((connection, place), number) = (client, request.number);
+        let reply = |say| Reply { connection, request: number, say };
+        match self.act(client, request) {
+            Ok(Act::Kept(is_kept, key)) => {
+                let mut replies = vec![reply(Say::Kept(is_kept))];
+                let woken = self.waits.take_for(place.job, &Awaited::Blob(key));
+                replies.append(&mut self.settle(woken));
+                replies
+            }
+            Ok(Act::Say(say)) => vec![reply(say)],
+            Ok(Act::Wait(wait)) => {
+                let awaited = wait.awaited.clone();
+                let mut replies = self.settle(vec![*wait]);
+                // The last rank opens a barrier for all.
+                if !replies.is_empty() && matches!(awaited, Awaited::Gate { .. }) {
+                    let woken = self.waits.take_for(place.job, &awaited);
+                    replies.append(&mut self.settle(woken));
+                }
+                replies
+            }
+            Err(error) => vec![reply(Say::Failed(error))],
+        }
+    }
+
+    fn act(&mut self, (connection, place): (u64, Place), request: Request) -> Result<Act> {
+        let Place { job, rank } = place;
+        let board = self.jobs.board(job).ok_or_else(forgotten)?;
+        let number = request.number;
+        let wait = |awaited, gather, ms| {
+            let until = Deadline::after(Duration::from_millis(ms)).end();
+            let wait = Wait { connection, request: number, job, rank, awaited, gather, until };
+            Ok(Act::Wait(Box::new(wait)))
+        };
+        match request.ask {
+            Ask::Join(_) => Err(ExchangeError::AlreadyJoined { rank }),
+            Ask::Put { key, blob } => {
+                check_name("the key", &key, MAX_KEY_BYTES + KEY_PREFIX)?;
+                Ok(Act::Kept(board.put(&key, &blob)?, key))
+            }
+            Ask::Get { key, wait_ms } => {
+                check_name("the key", &key, MAX_KEY_BYTES + KEY_PREFIX)?;
+                wait(Awaited::Blob(key), None, wait_ms)
+            }
+            Ask::Gather { round, first, wait_ms } => {
+                let awaited = Awaited::Blob(gather_key(round, first));
+                wait(awaited, Some((round, first)), wait_ms)
+            }
+            Ask::Barrier { name, round, wait_ms } => {
+                check_name("the name of the barrier", &name, MAX_KEY_BYTES)?;
+                board.arrive(&name, round, rank)?;
+                wait(Awaited::Gate { name, round }, None, wait_ms)
+            }
+            Ask::Forget { round } => {
+                board.forget(round, rank);
+                Ok(Act::Say(Say::Forgotten))
+            }
+            Ask::Leave { .. } => {
+                let text = "the server has to end the connection of one that leaves";
+                Err(ExchangeError::Invalid(text.to_owned()))
+            }
+        }
+    }
+
+    /// Answers what can be answered; the others wait on.
+    fn settle(&mut self, waits: Vec<Wait>) -> Vec<Reply> {
+        let mut replies = Vec::new();
+        for wait in waits {
+            match self.ready(&wait) {
+                Some(say) => {
+                    replies.push(Reply { connection: wait.connection, request: wait.request, say });
+                }
+                None => self.waits.add(wait),
+            }
+        }
+        replies
+    }
+
+    /// The answer to what waited, if there is one.
+    fn ready(&mut self, wait: &Wait) -> Option<Say> {
+        let Some(board) = self.jobs.board(wait.job) else { return Some(Say::Failed(forgotten())) };
+        let say = match (&wait.awaited, wait.gather) {
+            (Awaited::Blob(_), Some((round, first))) => board.gather(round, first).map(|part| {
+                let part: Vec<_> = part.into_iter().map(ByteBuf::from).collect();
+                (!part.is_empty()).then_some(Say::Blobs(part))
+            }),
+            (Awaited::Blob(key), None) => {
+                board.look(key).map(|blob| blob.map(|blob| Say::Blob(ByteBuf::from(blob))))
+            }
+            (Awaited::Gate { name, round }, _) => {
+                let is_open = board.pass(name, *round, wait.rank);
+                is_open.map(|is_open| is_open.then(|| Say::Missing(MissingRanks::default())))
+            }
+        };
+        say.unwrap_or_else(|error| Some(Say::Failed(error)))
+    }
+
+    /// A member leaves or is lost: what waited for it learns that.
+    pub(super) fn depart(
+        &mut self,
+        connection: u64,
+        place: Place,
+        is_lost: bool,
+        now: Instant,
+    ) -> Vec<Reply> {
+        self.waits.take_of_connection(connection);
+        self.jobs.depart(place.job, place.rank, is_lost, now);
+        let woken = self.waits.take_of_job(place.job);
+        self.settle(woken)
+    }
+
+    /// Forgets jobs that had no member for long.
+    pub(super) fn forget_idle(&mut self, now: Instant) {
+        self.jobs.forget_idle(now);
+    }
+
+    /// Answers those whose time is over.
+    pub(super) fn take_late(&mut self, now: Instant) -> Vec<Reply> {
+        let late = self.waits.take_late(now);
+        let replies = late.into_iter().map(|wait| {
+            let say = match (&wait.awaited, self.jobs.board(wait.job)) {
+                (Awaited::Gate { name, round }, Some(board)) => {
+                    Say::Missing(board.missing(name, *round))
+                }
+                _ => Say::Late,
+            };
+            Reply { connection: wait.connection, request: wait.request, say }
+        });
+        replies.collect()
+    }
+
+    /// When there is something to do at the latest.
+    pub(super) fn next_time(&self) -> Option<Instant> {
+        self.waits.next()
+    }
+
+    /// How many requests of a connection wait.
+    pub(super) fn waiting(&self, connection: u64) -> usize {
+        self.waits.count(connection)
+    }
+}
+
+fn forgotten() -> ExchangeError {
+    ExchangeError::Disconnected("the job is forgotten".to_owned())
+}
+
+/// What follows from a request.
+enum Act {
+    Say(Say),
+    /// Whether a blob is kept, and its key, for which others may wait.
+    Kept(bool, String),
+    Wait(Box<Wait>),
+}

@@ -1,0 +1,124 @@
+//! The suite over a real etcd, which the test starts on loopback and ends: scripts/etcd-test.
+
+#![cfg(feature = "etcd")]
+#![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, which clippy does not take for tests
+
+mod killed;
+mod suite;
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use fabric_core::Secret;
+use fabric_exchange::{Exchange, ExchangeError, Job, JoinOptions, Membership, Rendezvous};
+
+/// An etcd of its own, with a directory that is removed.
+struct Etcd {
+    process: Child,
+    place: Rendezvous,
+    _data: tempfile::TempDir,
+}
+
+impl Etcd {
+    fn start() -> Self {
+        let data = tempfile::tempdir().unwrap();
+        // Free a moment ago. Both are held at a time, so they differ.
+        let held = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [client, peer] = held.map(|held| held.local_addr().unwrap().to_string());
+        let (client_url, peer_url) = (format!("http://{client}"), format!("http://{peer}"));
+        let process = Command::new("etcd")
+            .arg("--data-dir")
+            .arg(data.path())
+            .args(["--listen-client-urls", &client_url, "--advertise-client-urls", &client_url])
+            .args(["--listen-peer-urls", &peer_url, "--initial-advertise-peer-urls", &peer_url])
+            .args(["--initial-cluster", &format!("default={peer_url}")])
+            .args(["--unsafe-no-fsync"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Etcd { process, place: Rendezvous::Etcd(client), _data: data }
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+fn options(secret: Option<Secret>) -> JoinOptions {
+    let mut options = JoinOptions::default();
+    (options.secret, options.timeout, options.limits) = (secret, suite::PATIENCE, suite::limits());
+    options
+}
+
+fn runs(secret: Option<Secret>) {
+    let etcd = Etcd::start();
+    let options = options(secret);
+    suite::run(&|membership| Exchange::join(&etcd.place, membership, &options));
+}
+
+#[test]
+#[ignore = "it takes the program etcd: scripts/etcd-test installs it"]
+fn etcd() {
+    runs(None);
+}
+
+#[test]
+#[ignore = "it takes the program etcd: scripts/etcd-test installs it"]
+fn etcd_with_a_secret() {
+    runs(Some(Secret::new(&[7; 32]).unwrap()));
+}
+
+#[test]
+#[ignore = "it takes the program etcd: scripts/etcd-test installs it"]
+fn a_rank_that_is_killed_is_named_when_its_lease_ends() {
+    if killed::is_child() {
+        return;
+    }
+    let etcd = Etcd::start();
+    killed::kill_in_a_barrier("a_rank_that_is_killed_is_named_when_its_lease_ends", &etcd.place);
+}
+
+/// Longer than a lease: it is renewed.
+#[test]
+#[ignore = "it takes the program etcd: scripts/etcd-test installs it"]
+fn a_rank_that_only_waits_lives() {
+    let etcd = Etcd::start();
+    let join = |rank| {
+        let membership = Membership::new(Job::new("patient", 0, 2).unwrap(), rank).unwrap();
+        Exchange::join(&etcd.place, &membership, &options(None)).unwrap()
+    };
+    let [first, _second] = [0, 1].map(join);
+    let waited = first.get("absent", Duration::from_secs(15)).unwrap_err();
+    assert!(matches!(waited, ExchangeError::TimedOut { .. }), "{waited}");
+}
+
+/// The calls wait: for that a runtime has threads, but a caller may be careless.
+#[test]
+#[ignore = "it takes the program etcd: scripts/etcd-test installs it"]
+fn a_call_within_another_runtime_works() {
+    let etcd = Etcd::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let membership = Membership::new(Job::new("within", 0, 1).unwrap(), 0).unwrap();
+        let exchange = Exchange::join(&etcd.place, &membership, &options(None)).unwrap();
+        assert_eq!(exchange.all_gather(b"x", suite::PATIENCE).unwrap(), [b"x"]);
+    });
+}
+
+#[test]
+fn servers_that_are_not_there_are_named() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let membership = Membership::new(Job::new("job", 0, 1).unwrap(), 0).unwrap();
+    let mut options = JoinOptions::default();
+    options.timeout = Duration::from_millis(200);
+    let place = Rendezvous::Etcd(free.to_string());
+    let error = Exchange::join(&place, &membership, &options).unwrap_err();
+    assert!(matches!(error, ExchangeError::Unreachable(_)), "{error:?}");
+    assert!(error.to_string().contains(&free.to_string()), "{error}");
+}
