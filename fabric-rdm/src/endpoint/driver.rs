@@ -1,4 +1,4 @@
-//! Who makes progress: the application's threads while they poll or wait, and else the endpoint's own.
+//! Progress: by the application's threads while they poll or wait, and else by the endpoint's own thread.
 //!
 //! One thread at a time sleeps on the descriptors of the endpoint: an application's thread that waits, or the endpoint's. While
 //! the application polls, the endpoint's thread only looks now and then whether it still does.
