@@ -91,8 +91,11 @@ pub(super) fn truncated_lives(rig: &Rig) -> Outcome {
     pair.greet()
 }
 
-/// A receiver that admits, and so many senders.
-fn senders(rig: &Rig, count: usize) -> Result<(RdmEnd<'_>, Vec<(RdmEnd<'_>, Peer, Peer)>), Failed> {
+/// A sender, the receiver's handle of it, and its handle of the receiver.
+type Sender<'a> = (RdmEnd<'a>, Peer, Peer);
+
+/// A receiver, and so many senders.
+fn senders(rig: &Rig, count: usize) -> Result<(RdmEnd<'_>, Vec<Sender<'_>>), Failed> {
     let receiver = RdmEnd::new(rig, rig.domain_b(), |_| ())?;
     let mut senders = Vec::new();
     for _ in 0..count {
