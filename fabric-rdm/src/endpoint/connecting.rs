@@ -402,6 +402,8 @@ impl Core {
             }
         };
         link.mark(shared);
+        // It counts from here on: the next request may be one too many.
+        self.note_active(peer);
         answered
     }
 

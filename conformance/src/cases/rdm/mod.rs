@@ -96,6 +96,9 @@ pub(super) const CASES: &[Case] = cases! { Rdm:
     parking::all_busy_fair, Needs::SEND,
         "where all connections are busy each peer has its turn"
         .local_only(ONE_PROCESS);
+    parking::all_to_all, Needs::SEND,
+        "each of many endpoints sends to each, with few connections: every message arrives"
+        .local_only(ONE_PROCESS).limit_s(300);
     memory::window_again, Needs::SEND,
         "one message more than the window is Again and says so; those posted are there"
         .local_only(ONE_PROCESS);

@@ -227,3 +227,46 @@ pub(super) fn all_busy_fair(rig: &Rig) -> Outcome {
     hub.counter(Kind::Send).wait_for(5 * each, 0, Some(Duration::from_secs(10)))?;
     star.check_open(2)
 }
+
+pub(super) fn all_to_all(rig: &Rig) -> Outcome {
+    let count = rig.count(12, 100);
+    let max_open = rig.count(4, 16) as u32;
+    let settings = |attr: &mut RdmAttr| {
+        attr.max_open = max_open;
+        (attr.connection_depth, attr.slots) = (16, 32);
+    };
+    let domain = |at: usize| if at % 2 == 0 { rig.domain_a() } else { rig.domain_b() };
+    let ends = (0..count).map(|at| RdmEnd::new(rig, domain(at), settings));
+    let ends = ends.collect::<Result<Vec<_>, _>>()?;
+    let inboxes = ends.iter().map(|end| end.buffer(8 * count)).collect::<Result<Vec<_>, _>>()?;
+    let mut peers = Vec::new();
+    for (end, inbox) in ends.iter().zip(&inboxes) {
+        let mut known = Vec::new();
+        for (from, other) in ends.iter().enumerate() {
+            let peer = end.insert(other.address())?;
+            let into = inbox.slice(8 * from..8 * from + 8);
+            end.post_recv(&Recv::new(Pattern::tagged(1).from(peer), into).unsignaled())?;
+            known.push(peer);
+        }
+        peers.push(known);
+    }
+    for step in 0..count {
+        for (from, end) in ends.iter().enumerate() {
+            let to = (from + step) % count;
+            let text = ((from << 16 | to) as u64).to_le_bytes();
+            let send = Send::inject(&text).tag(1).unsignaled();
+            end.when_room(|| end.post_send(peers[from][to], &send))?;
+        }
+    }
+    let time = Some(rig.scaled(Duration::from_secs(60)));
+    for (to, (end, inbox)) in ends.iter().zip(&inboxes).enumerate() {
+        end.counter(Kind::Recv).wait_for(count as u64, 0, time)?;
+        end.counter(Kind::Send).wait_for(count as u64, 0, time)?;
+        for from in 0..count {
+            check_eq!(inbox.get::<u64>(8 * from)?, (from << 16 | to) as u64, "of {from} to {to}");
+        }
+        let open = end.connections()?;
+        check!(open <= max_open, "at most {max_open} connections, not {open}");
+    }
+    Ok(())
+}
