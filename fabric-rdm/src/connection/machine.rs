@@ -7,6 +7,9 @@ use super::action::{Action, Answer, ConnId, DeathCause, DialError, Phase, Timeou
 use super::hello::{Hello, Refusal};
 use crate::identity::EndpointIdentity;
 
+/// A peer that is there and has no room is waited for so many times as long as one that may not be there.
+const BUSY: u32 = 10;
+
 /// A session number may be so much higher than the last one known: more is not honest, and could use the numbers up.
 const MAX_SESSIONS_AHEAD: u64 = 1 << 32;
 
@@ -28,6 +31,7 @@ pub(super) enum State {
     Accepted {
         conn: ConnId,
         session: u64,
+        until: Duration,
     },
     Established {
         conn: ConnId,
@@ -58,6 +62,8 @@ pub struct PeerConnection {
     peer: EndpointIdentity,
     timeouts: Timeouts,
     pub(super) state: State,
+    /// When the connection was wanted for the first time since there was one.
+    first_wanted: Duration,
     /// When the connection was first wanted that is not there.
     pub(super) wanted: Option<Duration>,
     /// The highest number of any attempt that is known, and of a connection that was accepted.
@@ -85,6 +91,7 @@ impl PeerConnection {
             peer,
             timeouts,
             state: State::Idle,
+            first_wanted: Duration::ZERO,
             wanted: None,
             attempts: 0,
             accepted: 0,
@@ -126,7 +133,9 @@ impl PeerConnection {
     /// When [`tick`](Self::tick) has to be called at the latest.
     pub fn deadline(&self) -> Option<Duration> {
         let own = match self.state {
-            State::Waiting { until, .. } | State::Dialing { until, .. } => Some(until),
+            State::Waiting { until, .. }
+            | State::Dialing { until, .. }
+            | State::Accepted { until, .. } => Some(until),
             _ => None,
         };
         let connect = self.wanted.map(|since| since.saturating_add(self.timeouts.connect));
@@ -160,10 +169,11 @@ impl PeerConnection {
             State::Dead(cause) => return Err(cause),
             State::Established { .. } => {}
             State::Idle => {
-                self.wanted = Some(now);
+                (self.wanted, self.first_wanted) = (Some(now), now);
                 self.dial(now, false);
             }
-            _ => drop(self.wanted.get_or_insert(now)),
+            _ if self.wanted.is_none() => (self.wanted, self.first_wanted) = (Some(now), now),
+            _ => {}
         }
         Ok(())
     }
@@ -257,7 +267,8 @@ impl PeerConnection {
         self.attempts = self.attempts.max(hello.session);
         self.accepted = self.attempts;
         let (conn, session) = (self.conn(), self.accepted);
-        self.state = State::Accepted { conn, session };
+        let until = now.saturating_add(self.timeouts.attempt);
+        self.state = State::Accepted { conn, session, until };
         Answer::Accept(conn, self.hello(session, hello.force))
     }
 
@@ -317,7 +328,7 @@ impl PeerConnection {
     /// The initiator confirmed the connection: its first message.
     pub fn on_confirm(&mut self, conn: ConnId) {
         match self.state {
-            State::Accepted { conn: current, session } if conn == current => {
+            State::Accepted { conn: current, session, .. } if conn == current => {
                 self.establish(conn, session);
             }
             _ if self.current() == Some(conn) => self.die(DeathCause::Protocol),
@@ -360,7 +371,8 @@ impl PeerConnection {
             }
             DialError::Refused(Refusal::Busy) => {
                 // The peer is there, and will have a place: it is not unreachable.
-                self.wanted = self.wanted.map(|_| now);
+                let last = self.first_wanted.saturating_add(self.timeouts.connect * BUSY);
+                self.wanted = self.wanted.map(|since| since.max(now.min(last)));
                 self.failures = 0;
                 self.retry_later(now);
             }
@@ -410,7 +422,10 @@ impl PeerConnection {
         }
         match self.state {
             State::Waiting { until, force } if until <= now => self.dial(now, force),
-            State::Dialing { conn, until, .. } if until <= now => {
+            // One that was accepted and is not confirmed holds a place.
+            State::Dialing { conn, until, .. } | State::Accepted { conn, until, .. }
+                if until <= now =>
+            {
                 self.actions.push_back(Action::Close(conn));
                 self.retry_later(now);
             }

@@ -12,13 +12,16 @@ use super::hello_data::{
     Known, Windows, asking, decode_acceptance, decode_hello, decode_refusal, encode_acceptance,
     encode_hello, encode_refusal,
 };
-use super::link::{Conn, PeerLink};
+use super::link::{Conn, Control, PeerLink};
 use super::shared::{PeerEvent, Shared};
 use crate::address::Address;
 use crate::connection::{Action, Answer, ConnId, DeathCause, DialError, Hello, Phase, Refusal};
 use crate::identity::HostIdentity;
 use crate::peers::Peer;
 use crate::window::{Resource, SendWindow, WindowLimits};
+
+/// Requests that are answered in one turn.
+const REQUESTS: usize = 64;
 
 /// Between looks whether a grant is open.
 const GRANT_LOOK: Duration = Duration::from_micros(100);
@@ -103,6 +106,8 @@ impl PeerLink {
         self.reads = 0;
         (self.draining, self.send_park, self.park_sent, self.confirm) =
             (false, false, false, false);
+        self.drains_since = None;
+        self.next_look = shared.now() + shared.attr.timeouts.connect;
         (self.grant, self.has_grant) = (None, false);
         for key in self.awaiting.values() {
             if let Some(op) = shared.sends.get_mut(*key) {
@@ -111,10 +116,22 @@ impl PeerLink {
         }
         self.granting.clear();
         if self.connection.phase() != Phase::Dead {
+            // What was offered on this connection is fetched anew: its grant ended with it.
+            for key in std::mem::take(&mut self.reading) {
+                if let Some(delivery) = shared.deliveries.get_mut(key) {
+                    (delivery.remote, delivery.taken) = (None, 0);
+                    self.controls.push_back(Control::Fetch(delivery.number));
+                }
+            }
             self.uncharge_queue(shared);
             self.window.iter_mut().for_each(SendWindow::park);
             self.account.into_iter().for_each(|account| shared.windows.park(account));
         }
+    }
+
+    /// Whether something waits at the peer, and there is no connection.
+    fn waits_unconnected(&self) -> bool {
+        !self.awaiting.is_empty() && self.connection.phase() == Phase::Parked
     }
 
     /// The connection is there.
@@ -130,13 +147,7 @@ impl PeerLink {
 
     /// Whether all is done that has to be before the connection is parked.
     fn is_drained(&self) -> bool {
-        self.draining
-            && self.reads == 0
-            && self.reading.is_empty()
-            && self.serving.is_empty()
-            && self.granting.is_empty()
-            && self.controls.is_empty()
-            && self.conns.iter().all(|conn| conn.posted.is_empty())
+        self.draining && self.is_finished() && self.conns.iter().all(|conn| conn.posted.is_empty())
     }
 }
 
@@ -166,7 +177,9 @@ impl Core {
         let is_open = !link.conns.is_empty();
         // Nothing reports that a grant is open.
         let grants = (!link.granting.is_empty()).then(|| shared.now() + GRANT_LOOK);
-        let deadline = link.connection.deadline().into_iter().chain(grants).min();
+        // The loss of a peer without a connection is noticed by the next one alone.
+        let look = (link.waits_unconnected()).then_some(link.next_look);
+        let deadline = link.connection.deadline().into_iter().chain(grants).chain(look).min();
         let (was_active, is_active) = (link.is_active, is_open || deadline.is_some());
         let was_open = std::mem::replace(&mut link.is_open, is_open);
         link.is_active = is_active;
@@ -235,9 +248,18 @@ impl Core {
                     let Some((link, shared)) = self.find_link(peer) else { return };
                     match action {
                         Action::Close(id) => link.close(shared, id),
+                        // It has ended since: what was to be done with it is no more.
+                        Action::Confirm(id)
+                        | Action::Ready(id)
+                        | Action::Drain(id)
+                        | Action::SendPark(id)
+                            if link.conn(id).is_none() => {}
                         Action::Confirm(_) => link.confirm = true,
                         Action::Ready(id) => link.ready(shared, id),
-                        Action::Drain(_) => link.draining = true,
+                        Action::Drain(_) => {
+                            link.draining = true;
+                            link.drains_since = Some(shared.now());
+                        }
                         Action::SendPark(_) => link.send_park = true,
                         Action::Died(cause) => self.on_death(peer, cause),
                         Action::Dial(..) => {}
@@ -261,9 +283,12 @@ impl Core {
     fn park_oldest(&mut self) {
         let mut oldest: Option<((bool, u64), Peer)> = None;
         let mut draining = 0;
+        let (now, patience) = (self.shared.now(), self.shared.attr.timeouts.attempt);
         for &peer in &self.active {
             let Ok((_, Some(link))) = self.peers.get(peer) else { continue };
-            draining += usize::from(link.connection.phase() == Phase::Draining);
+            // A peer that does not answer holds its place, and keeps no other from being parked.
+            let is_prompt = link.drains_since.is_some_and(|since| now < since + patience);
+            draining += usize::from(link.connection.phase() == Phase::Draining && is_prompt);
             let rank = (!link.is_idle(), link.used);
             if link.connection.phase() == Phase::Established
                 && oldest.is_none_or(|(best, _)| rank < best)
@@ -345,7 +370,13 @@ impl Core {
     }
 
     pub(super) fn on_requests(&mut self) {
-        while let Some(mut request) = self.listener.poll() {
+        self.more_requests = false;
+        for turn in 0.. {
+            if turn == REQUESTS {
+                self.more_requests = true;
+                return;
+            }
+            let Some(mut request) = self.listener.poll() else { return };
             while self.take_completions() > 0 {}
             if let Err(error) = self.on_request(&mut request) {
                 log_line!(Warn, "a request of {}: {error}", request.peer_addr());
@@ -366,7 +397,18 @@ impl Core {
             None if self.shared.strangers >= self.shared.attr.max_strangers => {
                 return refuse(request, Refusal::Stranger);
             }
-            None => self.admit(from, request)?,
+            None => {
+                let known = Known { me: self.shared.me, attempts: 0, sent: 0, received: 0 };
+                let hello = decode_hello(request.private_data(), &known);
+                if hello.is_none_or(|hello| hello.to != self.shared.me) {
+                    return refuse(request, Refusal::Gone);
+                }
+                if self.open >= self.shared.attr.max_open {
+                    self.park_oldest();
+                    return refuse(request, Refusal::Busy);
+                }
+                self.admit(from, request)?
+            }
         };
         let (link, shared) = self.link(peer)?;
         let Some(hello) = decode_hello(request.private_data(), &link.known(shared)) else {
@@ -416,8 +458,14 @@ impl Core {
         let host = HostIdentity::from_bytes([0; 16]);
         let address = Address::new(from, host, &[request.peer_addr()])?;
         let peer = self.peers.insert(&address)?;
+        match self.link(peer) {
+            Ok((link, _)) => link.is_stranger = true,
+            Err(error) => {
+                let _ = self.peers.remove(peer);
+                return Err(error);
+            }
+        }
         self.shared.strangers += 1;
-        self.link(peer)?.0.is_stranger = true;
         self.shared.peer_events.push_back(PeerEvent::Admitted(peer));
         Ok(peer)
     }
@@ -452,6 +500,9 @@ impl Core {
             if link.deadline.is_some_and(|deadline| deadline <= now) {
                 // What comes next is known when the link is settled.
                 link.deadline = None;
+                if link.waits_unconnected() && link.next_look <= now {
+                    let _ = link.connection.want(now); // it is not dead
+                }
                 link.connection.tick(now);
                 link.mark(shared);
             }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use fabric::{Completion as RawCompletion, Listener};
 use fabric_core::{Error, Event, Result};
 
+use super::completion::Completion;
 use super::link::PeerLink;
 use super::shared::Shared;
 use super::slots::Posting;
@@ -14,6 +15,8 @@ use crate::peers::{Peer, Peers};
 
 /// Completions that are taken from `fabric` at a time.
 const BATCH: usize = 64;
+/// So many times in one turn.
+const TURNS: usize = 16;
 
 pub(super) struct Core {
     pub(super) peers: Peers<Option<Box<PeerLink>>>,
@@ -28,6 +31,8 @@ pub(super) struct Core {
     pub(super) open: u32,
     /// Those that wait until there are fewer.
     pub(super) waiting: VecDeque<Peer>,
+    /// Requests wait that were not answered in the last turn.
+    pub(super) more_requests: bool,
     /// When the first state machine has to be called; it may be early.
     pub(super) earliest: Option<Duration>,
 }
@@ -43,6 +48,7 @@ impl Core {
             active: Vec::new(),
             open: 0,
             waiting: VecDeque::new(),
+            more_requests: false,
             earliest: None,
         })
     }
@@ -72,12 +78,17 @@ impl Core {
     /// One turn: what `fabric` has for the endpoint, and what follows. Whether there was anything.
     pub(super) fn progress(&mut self) -> bool {
         let mut found = false;
-        loop {
+        // Others have their turn, however fast a peer is.
+        for _ in 0..TURNS {
             let taken = self.take_completions();
             found |= taken > 0;
             if taken < BATCH {
                 break;
             }
+        }
+        if self.more_requests {
+            found = true;
+            self.on_requests();
         }
         while let Some(event) = self.shared.events.poll() {
             found = true;
@@ -131,6 +142,16 @@ impl Core {
                 self.settle(peer);
             }
         }
+    }
+
+    /// Takes completions; says how many.
+    pub(super) fn take(&mut self, out: &mut [Completion]) -> usize {
+        let (taken, frees) = self.shared.take(out);
+        if frees {
+            // Places that the peers are to know of.
+            self.pump();
+        }
+        taken
     }
 
     /// The state as text.

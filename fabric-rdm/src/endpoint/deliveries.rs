@@ -133,7 +133,12 @@ impl PeerLink {
                 self.reading.push_back(key);
                 self.mark(shared);
             }
-            _ => self.say(shared, Control::Fetch(number)),
+            _ => {
+                if let Some(delivery) = shared.deliveries.get_mut(key) {
+                    delivery.remote = None;
+                }
+                self.say(shared, Control::Fetch(number));
+            }
         }
     }
 
@@ -202,8 +207,10 @@ impl PeerLink {
         match self.incoming.get(&number) {
             Some(&Incoming::Delivery(key)) => {
                 let Some(delivery) = shared.deliveries.get_mut(key) else { return false };
-                let is_fair =
-                    delivery.remote.is_none() && remote.len() >= delivery.met.envelope.len;
+                // Not to what comes in pieces.
+                let is_fair = delivery.remote.is_none()
+                    && delivery.taken == 0
+                    && remote.len() >= delivery.met.envelope.len;
                 if is_fair {
                     delivery.remote = Some(remote);
                     self.reading.push_back(key);

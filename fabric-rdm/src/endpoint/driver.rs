@@ -30,6 +30,8 @@ pub(super) struct Driver {
     wakeup: Wakeup,
     /// A thread sleeps on the descriptors, or is about to.
     claimed: AtomicBool,
+    /// That thread is the endpoint's own.
+    is_own: AtomicBool,
     /// Until when, in nanoseconds of the endpoint's clock.
     sleeps_until: AtomicU64,
     /// Polls of the application.
@@ -42,6 +44,18 @@ pub(super) struct Driver {
     changed: Condvar,
 }
 
+/// The right to sleep on the descriptors: of one thread at a time, until this is dropped.
+struct Claim<'a>(&'a Driver);
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        let Driver { sleeps_until, claimed, .. } = self.0;
+        sleeps_until.store(u64::MAX, Ordering::SeqCst);
+        claimed.store(false, Ordering::SeqCst);
+        self.0.change();
+    }
+}
+
 impl Driver {
     pub(super) fn new(core: Core) -> Result<Self> {
         let wakeup =
@@ -50,6 +64,7 @@ impl Driver {
             core: Mutex::new(core),
             wakeup,
             claimed: AtomicBool::new(false),
+            is_own: AtomicBool::new(false),
             sleeps_until: AtomicU64::new(u64::MAX),
             polls: AtomicU64::new(0),
             waiters: AtomicU32::new(0),
@@ -122,14 +137,8 @@ impl Driver {
         }
     }
 
-    fn claim(&self) -> bool {
-        !self.claimed.swap(true, Ordering::SeqCst)
-    }
-
-    fn release(&self) {
-        self.sleeps_until.store(u64::MAX, Ordering::SeqCst);
-        self.claimed.store(false, Ordering::SeqCst);
-        self.change();
+    fn claim(&self) -> Option<Claim<'_>> {
+        (!self.claimed.swap(true, Ordering::SeqCst)).then(|| Claim(self))
     }
 
     /// Sleeps on the descriptors until one is readable, or `deadline`. The caller has the claim, and looks again.
@@ -182,13 +191,15 @@ impl Driver {
             if deadline.is_some_and(|at| at <= Instant::now()) {
                 return Ok(None);
             }
-            if self.claim() {
+            if let Some(claim) = self.claim() {
                 let slept = self.sleep(deadline, true);
-                self.release();
+                drop(claim);
                 slept?;
             } else {
-                // The endpoint's own thread gives way.
-                self.wakeup.set();
+                // The endpoint's own thread gives way; another one of the application drives for both.
+                if self.is_own.load(Ordering::SeqCst) {
+                    self.wakeup.set();
+                }
                 self.wait_change(seen, deadline);
             }
         }
@@ -210,16 +221,19 @@ impl Driver {
                     || self.waiters.load(Ordering::SeqCst) > 0
                     || self.stop.load(Ordering::SeqCst)
             };
-            if is_driven() || !self.claim() {
+            if is_driven() {
                 continue;
             }
+            let Some(claim) = self.claim() else { continue };
+            self.is_own.store(true, Ordering::SeqCst);
             loop {
                 self.call(|core| core.progress());
                 if is_driven() || self.sleep(None, false).is_err() {
                     break;
                 }
             }
-            self.release();
+            self.is_own.store(false, Ordering::SeqCst);
+            drop(claim);
         }
     }
 

@@ -23,6 +23,12 @@ impl Core {
         link.end_operations(shared, first);
         link.end_incoming(shared, receives);
         link.clear(shared);
+        // Messages that stay are of a life that is over: its numbers mean nothing to the next one.
+        shared
+            .arrivals
+            .values_mut()
+            .filter(|arrival| arrival.envelope.source == peer)
+            .for_each(|arrival| arrival.wants_match = false);
     }
 
     fn end_receives(&mut self, peer: Peer, status: Status) {
@@ -87,6 +93,9 @@ impl Core {
         }
         link.queue.remove(at);
         link.end_op(shared, key, Status::Canceled);
+        // What was behind it may go now.
+        link.mark(shared);
+        self.pump();
         true
     }
 

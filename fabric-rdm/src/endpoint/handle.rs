@@ -295,7 +295,7 @@ impl Endpoint {
     /// `InvalidState` in a forked child.
     pub fn poll(&self, out: &mut [Completion]) -> Result<usize> {
         self.check("poll")?;
-        Ok(self.driver.poll(|core| core.shared.take(out)))
+        Ok(self.driver.poll(|core| core.take(out)))
     }
 
     /// Takes one completion, if there is one.
@@ -317,7 +317,7 @@ impl Endpoint {
             return Err(Error::invalid("wait", "there is no room for a completion in `out`"));
         }
         let taken = self.driver.wait(timeout, |core| {
-            let taken = core.shared.take(out);
+            let taken = core.take(out);
             (taken > 0).then_some(taken)
         })?;
         taken.ok_or(Error::TimedOut(None))

@@ -119,6 +119,10 @@ pub(super) struct PeerLink {
     pub(super) refused: bool,
     /// When its state machine has to be called.
     pub(super) deadline: Option<Duration>,
+    /// Since when it is being parked.
+    pub(super) drains_since: Option<Duration>,
+    /// When it has to be seen again that the peer lives, since something waits there and there is no connection.
+    pub(super) next_look: Duration,
     /// It was not inserted by the application.
     pub(super) is_stranger: bool,
     /// It is in the endpoint's list of active links.
@@ -162,6 +166,8 @@ impl PeerLink {
             dials: 0,
             refused: false,
             deadline: None,
+            drains_since: None,
+            next_look: Duration::ZERO,
             is_stranger: false,
             is_active: false,
             is_open: false,
@@ -192,6 +198,15 @@ impl PeerLink {
             || !self.reading.is_empty()
             || !self.controls.is_empty()
             || !self.late_fetches.is_empty()
+    }
+
+    /// Whether all is done that was begun on the connection, less what is posted.
+    pub(super) fn is_finished(&self) -> bool {
+        self.reads == 0
+            && self.reading.is_empty()
+            && self.serving.is_empty()
+            && self.granting.is_empty()
+            && self.controls.is_empty()
     }
 
     /// Whether nothing is under way but what may wait at its sender for ever.

@@ -173,7 +173,10 @@ impl Core {
                 });
             }
             // There are as many places as were granted.
-            Err(_) => link.break_off(shared, id),
+            Err(_) => {
+                shared.free_place(credit);
+                link.break_off(shared, id);
+            }
         }
     }
 

@@ -19,12 +19,19 @@ enum FetchAnswer {
 impl PeerLink {
     /// The peer wants the payload of a message.
     pub(super) fn on_fetch(&mut self, shared: &mut Shared, number: u64) {
+        let Some(&key) = self.awaiting.get(&number) else { return };
         if self.park_sent {
             // Nothing goes any more on this connection.
-            self.late_fetches.push(number);
+            if !self.late_fetches.contains(&number) {
+                self.late_fetches.push(number);
+            }
             return;
         }
-        let Some(&key) = self.awaiting.get(&number) else { return };
+        // One answer at a time, however often it is asked for.
+        let offers = |control: &Control| matches!(control, Control::Offer(of, _) if *of == number);
+        if self.granting.iter().any(|(of, _)| *of == number) || self.controls.iter().any(offers) {
+            return;
+        }
         let Some(op) = shared.sends.get_mut(key) else { return };
         let Body::Message(mut message) = std::mem::replace(&mut op.body, Body::Posted) else {
             return;
@@ -113,7 +120,7 @@ impl PeerLink {
             self.reading.pop_front();
             return true;
         };
-        let more = (met.len - taken).min(shared.domain.info().limits.message);
+        let more = met.len.saturating_sub(taken).min(shared.domain.info().limits.message);
         let start = (met.offset + taken) as usize;
         // Held for the length of this call: the read holds the region itself.
         let Ok(into) = recv.into.as_slice().slice(start..start + more as usize).hold() else {

@@ -255,7 +255,10 @@ impl Core {
         }
         // There is room for one more.
         if let Some((link, shared)) = self.find_link(peer)
-            && (link.wants_connection() || link.draining || link.grant.is_some())
+            && (link.wants_connection()
+                || link.draining
+                || link.grant.is_some()
+                || link.has_notice())
         {
             link.mark(shared);
         }

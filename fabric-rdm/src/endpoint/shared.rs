@@ -221,9 +221,9 @@ impl Shared {
         }
     }
 
-    /// Takes completions; says how many.
-    pub(super) fn take(&mut self, out: &mut [Completion]) -> usize {
-        let mut taken = 0;
+    /// Takes completions; says how many, and whether places in the window are free by that.
+    pub(super) fn take(&mut self, out: &mut [Completion]) -> (usize, bool) {
+        let (mut taken, mut frees) = (0, false);
         while taken < out.len()
             && let Some(Ended { completion, counts, credit }) = self.ended.pop_front()
         {
@@ -233,11 +233,12 @@ impl Shared {
                     _ => self.sends_out -= 1,
                 }
             }
+            frees |= credit.is_some();
             self.free_place(credit);
             out[taken] = completion;
             taken += 1;
         }
-        taken
+        (taken, frees)
     }
 
     pub(super) fn has_ended(&self) -> bool {

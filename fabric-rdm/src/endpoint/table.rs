@@ -70,6 +70,10 @@ impl<T> Table<T> {
         self.slots.len() - self.free.len()
     }
 
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().filter_map(|slot| slot.value.as_mut())
+    }
+
     /// All values, in no order that means something.
     pub(super) fn iter(&self) -> impl Iterator<Item = (OpKey, &T)> {
         (0..).zip(&self.slots).filter_map(|(index, slot)| {

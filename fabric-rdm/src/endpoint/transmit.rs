@@ -12,7 +12,7 @@ use super::shared::Shared;
 use super::slots::Posting;
 use super::table::OpKey;
 use super::wire::{DATA_HEAD, Frame, HEAD, MessageHead, Way};
-use crate::window::{Blocked, Grant, Sending};
+use crate::window::{Blocked, Grant, SendWindow, Sending};
 
 /// The most that is sent by copying it into the operation.
 pub(super) const MAX_INJECT: usize = 256;
@@ -140,7 +140,7 @@ impl PeerLink {
         if self.current.is_none() || self.park_sent || self.transmit_controls(shared) == Sent::No {
             return;
         }
-        if self.send_park {
+        if self.send_park && self.is_finished() {
             let encoded = Frame::Park.encode();
             let sent = self.post_bytes(shared, PostedKind::Park, encoded.as_bytes());
             (self.send_park, self.park_sent) = (sent == Sent::No, sent == Sent::Yes);
@@ -155,11 +155,23 @@ impl PeerLink {
             }
         }
         if !self.draining
-            && let Some(window) = &mut self.window
-            && let Some(notices) = window.take_notice()
+            && self.has_notice()
+            && self.has_room(shared)
+            && let Some(notices) = self.window.as_mut().and_then(SendWindow::take_notice)
         {
             self.send_control(shared, Frame::Notice(notices));
         }
+    }
+
+    /// Whether the receiver is to be sent something about the window.
+    pub(super) fn has_notice(&self) -> bool {
+        self.window.as_ref().is_some_and(SendWindow::has_notice)
+    }
+
+    /// Whether the connection has room for a control message.
+    fn has_room(&mut self, shared: &Shared) -> bool {
+        let depth = shared.attr.connection_depth as usize;
+        self.current().is_some_and(|conn| conn.posted.len() < depth)
     }
 
     /// A control message that is sent, or the connection ends: there is room for more than ever are needed.

@@ -74,7 +74,8 @@ impl Meter {
 
     /// So much was taken, and is not used after all.
     pub(super) fn give_back(&mut self, amount: u64) {
-        self.used -= amount.min(self.used);
+        // A receiver that freed it before it was sent has it that way.
+        self.used = self.used.saturating_sub(amount).max(self.freed);
     }
 
     /// Asks for more where all is used, before more is needed.
@@ -114,9 +115,14 @@ impl Meter {
     /// The connection is parked, with nothing under way on it: what is not used is not there any more, as the receiver knows.
     pub(super) fn park(&mut self) {
         // What was given back and not said is neither used nor there.
-        self.used -= std::mem::take(&mut self.unused);
+        self.used = self.used.saturating_sub(std::mem::take(&mut self.unused)).max(self.freed);
         self.granted = self.used;
         (self.wants, self.asked) = (false, false);
+    }
+
+    /// Whether there is something to say.
+    pub(super) fn has_notice(&self) -> bool {
+        self.unused > 0 || (self.wants && !self.asked)
     }
 
     /// What is to be said to the receiver now. Nothing twice.

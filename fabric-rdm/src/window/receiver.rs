@@ -128,7 +128,7 @@ impl ReceiveWindows {
             return Err(WindowError::Exceeded);
         }
         self.places.on_received(from.0, 1)?;
-        self.bytes.on_received(from.0, eager_bytes)
+        self.bytes.on_received(from.0, eager_bytes).inspect_err(|_| self.places.on_freed(from.0, 1))
     }
 
     /// A message that came with so many bytes has met a receive, or was dropped: its memory is free.

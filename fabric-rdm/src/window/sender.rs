@@ -77,6 +77,11 @@ impl SendWindow {
         Ok(is_more)
     }
 
+    /// Whether [`take_notice`](Self::take_notice) has something to say.
+    pub fn has_notice(&self) -> bool {
+        self.places.has_notice() || self.bytes.has_notice()
+    }
+
     /// What is to be sent to the receiver, behind all messages that were posted; `None`: nothing. To be asked after posts
     /// and grants.
     pub fn take_notice(&mut self) -> Option<Notices> {

@@ -229,7 +229,7 @@ pub(super) fn all_busy_fair(rig: &Rig) -> Outcome {
 }
 
 pub(super) fn all_to_all(rig: &Rig) -> Outcome {
-    let count = rig.count(12, 100);
+    let count = rig.count(12, 48);
     let max_open = rig.count(4, 16) as u32;
     let settings = |attr: &mut RdmAttr| {
         attr.max_open = max_open;
