@@ -5,10 +5,13 @@ use std::time::{Duration, Instant};
 use fabric_rdm::matching::Pattern;
 
 use crate::executor::{Executor, Outcome};
-use crate::record::Record;
+use crate::program::{From, Step};
+use crate::record::{Message, Record};
 
 /// Far more than it takes anywhere.
 const BOUND: Duration = Duration::from_secs(20);
+/// Messages to a peer that may be lost, at most, so that they leave others their turns.
+const POKES: usize = 8;
 const ROOM: usize = 100_000;
 
 impl Executor<'_> {
@@ -23,6 +26,7 @@ impl Executor<'_> {
             |executor, at| {
                 executor.now += 1;
                 executor.revive(at)?;
+                executor.poke(at)?;
                 while executor.receive_kept(at, ROOM)? {}
                 for (pattern, open) in patterns.into_iter().zip(&mut open[at]) {
                     let receives = &executor.record.receives;
@@ -50,6 +54,26 @@ impl Executor<'_> {
         for at in 0..self.ends.len() {
             self.now += 1;
             self.poll(at)?;
+        }
+        Ok(())
+    }
+
+    /// One that was removed, while no connection to it was there, is found lost by the next post only.
+    fn poke(&mut self, at: usize) -> Outcome {
+        for to in 0..self.ends.len() {
+            let Record { messages, pokes, .. } = &self.record;
+            let is_open = |one: &Message| (one.from, one.to) == (at, to) && one.ended.is_none();
+            let pokes: Vec<_> = pokes.iter().map(|poke| &messages[*poke]).collect();
+            let count = pokes.iter().filter(|one| (one.from, one.to) == (at, to)).count();
+            let is_poked = count >= POKES || pokes.into_iter().any(is_open);
+            if self.record.is_lossy(at, to) && !is_poked && messages.iter().any(is_open) {
+                let (number, from) = (messages.len(), From::Inject);
+                let (class, unique, len, matched) = (None, false, 0, false);
+                self.send(Step::Send { at, to, class, unique, len, from, matched })?;
+                if self.record.messages.len() > number {
+                    self.record.pokes.push(number);
+                }
+            }
         }
         Ok(())
     }

@@ -127,7 +127,7 @@ impl<'a> Executor<'a> {
         from.map_or(pattern, |from| pattern.from(self.peers[at][from]))
     }
 
-    fn send(&mut self, step: Step) -> Outcome {
+    pub(crate) fn send(&mut self, step: Step) -> Outcome {
         let Step::Send { at, to, class, unique, len, from, matched } = step else { return Ok(()) };
         let number = self.record.messages.len();
         let own = if unique { (number as u64 + 1) << CLASS_BITS } else { 0 };
@@ -275,7 +275,6 @@ impl<'a> Executor<'a> {
             Claim::Drop if own > 0 => {
                 drop(claimed);
                 let number = own as usize - 1;
-                self.record.dropped.push(number);
                 let met = crate::record::Met::Claim(now, pattern);
                 self.meets(number, met, envelope.source)
             }

@@ -79,7 +79,9 @@ fn programs(provider: &str) {
         let Err(failure) = run(provider, &program) else { continue };
         eprintln!("{provider}, FABRIC_RDM_SEED={seed}: expected {failure}");
         let (program, failure) = shrink(provider, program, failure);
-        eprintln!("{program:#?}\nexpected {failure}");
+        eprintln!("{:?}", program.settings);
+        program.steps.iter().for_each(|step| eprintln!("    {step:?}"));
+        eprintln!("expected {failure}");
         failed += 1;
     }
     assert_eq!(failed, 0, "programs over {provider} that failed");

@@ -36,10 +36,22 @@ impl Executor<'_> {
             if let Access::Read(place) = read.access
                 && read.is_ok()
             {
-                self.check_place(read.at, read.to, place, number, &read.buffer.bytes()?)?;
+                self.check_read(read, number, place)?;
             }
         }
         Ok(())
+    }
+
+    /// What was read was there when it was posted, or was written later.
+    fn check_read(&self, read: &OneSided, number: usize, place: usize) -> Outcome {
+        let found = read.buffer.bytes()?;
+        let before = self.check_place(read.at, read.to, place, number, &found);
+        let is_later = self.record.accesses.iter().enumerate().skip(number).any(|(at, one)| {
+            (one.at, one.to, one.access) == (read.at, read.to, Access::Write(place))
+                && one.may_be()
+                && found == payload(at as u64 + 1_000_000, found.len())
+        });
+        if is_later { Ok(()) } else { before }
     }
 
     /// A place holds the last write before `until`, as far as that is known.
@@ -79,13 +91,15 @@ impl Executor<'_> {
                 "{certain} to {posted} additions of {at} at {to}, each at most once, not {value}"
             ));
         }
-        let mut next = 0;
-        for add in adds.iter().filter(|one| one.is_ok()) {
-            let old = crate::memory::number(&add.buffer.bytes()?).unwrap_or_default();
-            if old < next || certain == posted && old > next {
-                return Err(format!("{next} as the old value of {at} at {to}, not {old}"));
-            }
-            next = old + 1;
+        // Additions have no order among each other.
+        let olds = adds.iter().filter(|one| one.is_ok()).map(|add| add.buffer.bytes());
+        let mut olds = olds
+            .map(|bytes| bytes.map(|bytes| crate::memory::number(&bytes)))
+            .collect::<Outcome<Vec<_>>>()?;
+        olds.sort_unstable();
+        let is_distinct = olds.windows(2).all(|two| two[0] != two[1]);
+        if !is_distinct || olds.iter().any(|old| old.is_none_or(|old| old >= value)) {
+            return Err(format!("old values below {value} of {at} at {to}, not {olds:?}"));
         }
         Ok(())
     }

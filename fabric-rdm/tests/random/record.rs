@@ -110,8 +110,8 @@ pub(crate) struct Record {
     pub(crate) ops: Vec<(usize, OpId, Which)>,
     /// An endpoint removed another one.
     pub(crate) cuts: Vec<(usize, usize, Time)>,
-    /// Messages that were claimed and dropped.
-    pub(crate) dropped: Vec<usize>,
+    /// Messages that were sent to see whether a peer is there.
+    pub(crate) pokes: Vec<usize>,
 }
 
 impl Record {
