@@ -11,6 +11,7 @@ mod executor;
 mod memories;
 mod memory;
 mod order;
+mod posts;
 mod program;
 mod record;
 
