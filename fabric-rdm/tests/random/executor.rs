@@ -43,6 +43,8 @@ pub(crate) fn ends(provider: &str, settings: &Settings) -> Outcome<Vec<End>> {
         let mut attr = RdmAttr::default();
         attr.max_open = settings.max_open;
         attr.slots = settings.slots;
+        attr.slot_len = settings.slot_len;
+        attr.rendezvous = settings.rendezvous;
         attr.connection_depth = settings.connection_depth;
         attr.window.places.window = settings.window;
         attr.window.bytes.window = settings.bytes;

@@ -36,6 +36,8 @@ pub(crate) struct Settings {
     pub(crate) window: u64,
     pub(crate) bytes: u64,
     pub(crate) slots: u32,
+    pub(crate) slot_len: u32,
+    pub(crate) rendezvous: u64,
     pub(crate) connection_depth: u32,
 }
 
@@ -150,6 +152,8 @@ impl Program {
             window: rng.pick(&[4, 4, 16, 64]),
             bytes: rng.pick(&[4096, 20_000, 1 << 20]),
             slots: rng.pick(&[8, 32, 128]),
+            slot_len: rng.pick(&[512, 8192, 8192]),
+            rendezvous: rng.pick(&[1000, 32 << 10, 32 << 10, 1 << 20]),
             connection_depth: rng.pick(&[8, 16, 64]),
         };
         let cuts = if rng.percent(40) { 3 } else { 0 };
