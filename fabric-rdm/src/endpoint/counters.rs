@@ -8,7 +8,7 @@ use fabric_core::{Error, Result};
 
 use super::completion::Kind;
 
-/// Counts operations of one kind that ended, successes and errors apart. It goes on without anybody polling, and can be waited
+/// Counts operations of one kind that ended, successes and errors apart. It goes on without polls, and can be waited
 /// for. Clones are the same counter; any thread may use it.
 #[derive(Clone, Debug)]
 pub struct Counter {

@@ -133,7 +133,7 @@ pub(super) fn encode_hello(hello: &Hello) -> [u8; MAX_CONNECT_DATA] {
     zerocopy::transmute!(raw)
 }
 
-/// Who asks, by the private data of a request. `None`: that is of another program, or another version.
+/// The identity of the side that asks, by the private data of a request. `None`: that is of another program, or another version.
 pub(super) fn asking(data: &[u8]) -> Option<EndpointIdentity> {
     let raw = RawHello::ref_from_bytes(data).ok()?;
     (raw.version == VERSION && raw.flags & !FORCE == 0)

@@ -169,7 +169,7 @@ impl Shared {
         self.dirty.pop_front()
     }
 
-    /// An operation to a peer has ended. Its link has to be told apart.
+    /// An operation to a peer has ended. Its link is another matter.
     pub(super) fn end_send(&mut self, op: &SendOp, status: Status) {
         let is_ok = status == Status::Ok;
         self.counters.of(op.kind).add(is_ok);

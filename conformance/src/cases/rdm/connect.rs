@@ -72,7 +72,7 @@ pub(super) fn nobody_listens(rig: &Rig) -> Outcome {
     let inbox = a.buffer(8)?;
     a.post_recv(&Recv::new(Pattern::tagged(1).from(lost), &inbox).context(9))?;
     for context in 0..3 {
-        a.post_send(lost, &Send::inject(b"anybody?").tag(1).context(context))?;
+        a.post_send(lost, &Send::inject(b"is it you?").tag(1).context(context))?;
     }
     a.expect_all(&[
         (Kind::Send, 0, Status::PeerLost),
