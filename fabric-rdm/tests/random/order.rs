@@ -86,6 +86,15 @@ fn meeting(record: &Record, number: usize, message: &Message) -> Event {
     };
     let latest = match message.ended {
         Some((time, fabric_rdm::Status::Ok)) if message.matched => latest.min(time),
+        // The target had it by then, and a probe did not find it: it had met its receive.
+        Some((ended, fabric_rdm::Status::Ok)) => {
+            let found_nothing = |&&(at, pattern, time): &&(usize, Pattern, Time)| {
+                let takes = met(message).is_some_and(|(_, envelope)| pattern.matches(&envelope));
+                at == message.to && time > ended && takes
+            };
+            let times = record.in_vain.iter().filter(found_nothing).map(|probe| probe.2);
+            times.chain([latest]).min().unwrap_or(latest)
+        }
         _ => latest,
     };
     Event { what, earliest, latest, after: Vec::new() }

@@ -130,7 +130,10 @@ impl Executor<'_> {
 
     pub(crate) fn probe(&mut self, at: usize, wanted: Wanted, claim: Claim) -> Outcome {
         let pattern = self.pattern(at, wanted);
-        let Some(probed) = self.endpoint(at).probe(&pattern).map_err(text)? else { return Ok(()) };
+        let Some(probed) = self.endpoint(at).probe(&pattern).map_err(text)? else {
+            self.record.in_vain.push((at, pattern, self.now));
+            return Ok(());
+        };
         let envelope = probed.envelope;
         if !pattern.matches(&envelope) {
             return Err(format!("a probe for {pattern:?} found {envelope:?}"));

@@ -110,6 +110,8 @@ pub(crate) struct Record {
     pub(crate) ops: Vec<(usize, OpId, Which)>,
     /// An endpoint removed another one.
     pub(crate) cuts: Vec<(usize, usize, Time)>,
+    /// Probes that found nothing: of an endpoint, for a pattern, at a time.
+    pub(crate) in_vain: Vec<(usize, Pattern, Time)>,
     /// Messages that were sent to see whether a peer is there.
     pub(crate) pokes: Vec<usize>,
 }
