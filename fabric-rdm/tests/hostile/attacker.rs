@@ -155,14 +155,24 @@ impl Attacker {
     fn renew(&mut self) {
         self.frames.clear();
         let inject = self.domain.info().limits.inject.min(256);
-        let builder = self.domain.endpoint().send_depth(64).recv_depth(64).inject(inject);
-        self.endpoint = builder.connect_timeout(LONG).build(&self.queue).unwrap();
+        let until = Instant::now() + LONG;
+        // The last one keeps its room in the queue until its completions were taken.
+        self.endpoint.disconnect();
+        self.endpoint = loop {
+            let builder = self.domain.endpoint().send_depth(64).recv_depth(64).inject(inject);
+            match builder.connect_timeout(LONG).build(&self.queue) {
+                Ok(endpoint) => break endpoint,
+                Err(error) => assert!(Instant::now() < until, "{error}"),
+            }
+            self.poll();
+        };
+        self.frames.clear();
         for slot in 0..self.receives {
             self.repost(slot);
         }
     }
 
-    fn repost(&self, slot: usize) {
+    pub(crate) fn repost(&self, slot: usize) {
         // Where it fails, the connection is over.
         let _ = self.endpoint.recv(self.slots.slice(slot * SLOT..(slot + 1) * SLOT), slot as u64);
     }
