@@ -1,5 +1,6 @@
 //! Requests, strangers, parking, and peers that say nothing.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fabric::Access;
@@ -17,6 +18,11 @@ const BUSY: u8 = 6;
 
 fn refusal(kind: u8) -> Vec<u8> {
     [&[1, kind][..], &[0; 14]].concat()
+}
+
+/// The same with the highest number.
+fn highest(kind: u8) -> Vec<u8> {
+    [&refusal(kind)[..8], &[0xff; 8]].concat()
 }
 
 /// Connects, as soon as there is room.
@@ -281,7 +287,16 @@ fn busy_for_ever() {
 #[test]
 fn refuses_for_ever() {
     let scene = Scene::new(|attr| attr.timeouts.connect = Duration::from_millis(300));
-    let datas = [refusal(1), refusal(4), refusal(STRANGER), vec![], refusal(99), vec![0xff; 16]];
+    let datas = [
+        refusal(1),
+        refusal(4),
+        refusal(STRANGER),
+        vec![],
+        refusal(99),
+        vec![0xff; 16],
+        highest(4),
+        highest(3),
+    ];
     for (context, data) in (1..).zip(datas) {
         let (attacker, peer) = scene.attacker();
         scene.b.post_send(peer, &Send::inject(b"x").tag(1).context(context)).unwrap();
@@ -322,5 +337,30 @@ fn offer_while_parking() {
     attacker.send(&data(0, &[9; 2000]));
     assert_eq!(scene.done(1).status, Status::Ok);
     assert_eq!(scene.b.down(peer).unwrap(), None);
+    attacker.endpoint.disconnect();
+    scene.end();
+}
+
+/// Frames without end hold up no call, nor other peers.
+#[test]
+fn flood() {
+    let scene = Scene::new(|_| ());
+    let is_over = AtomicBool::new(false);
+    let mut attackers: Vec<_> = (0..2).map(|_| scene.connected().0).collect();
+    std::thread::scope(|scope| {
+        for attacker in &mut attackers {
+            let is_over = &is_over;
+            scope.spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    assert!(attacker.send(&flow(NOTICE, 0, [0; 4])));
+                }
+            });
+        }
+        for _ in 0..20 {
+            scene.check();
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
     scene.end();
 }

@@ -8,11 +8,13 @@
 //! | `messages` | messages, pieces and offers |
 //! | `words` | what is said of messages and windows |
 //! | `connections` | requests, strangers, parking, silence |
+//! | `calls` | what the application does meanwhile |
 //! | `honest` | what needs no attacker to go wrong |
 
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, which clippy does not take for tests
 
 mod attacker;
+mod calls;
 mod connections;
 mod frames;
 mod honest;
