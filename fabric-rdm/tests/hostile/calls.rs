@@ -164,11 +164,11 @@ fn claimed_and_lost() {
 #[test]
 fn dials_across() {
     let scene = Scene::new(|attr| {
-        attr.timeouts.connect = Duration::from_millis(600);
-        attr.timeouts.attempt = Duration::from_millis(200);
-        attr.timeouts.crossing = Duration::from_millis(100);
+        attr.timeouts.connect = Duration::from_millis(300);
+        attr.timeouts.attempt = Duration::from_millis(100);
+        attr.timeouts.crossing = Duration::from_millis(50);
     });
-    for context in 0..8 {
+    for context in 0..6 {
         let (mut attacker, peer) = scene.attacker();
         scene.b.post_send(peer, &Send::inject(b"x").context(context)).unwrap();
         attacker.numbers.flags = u8::from(context % 2 == 0);

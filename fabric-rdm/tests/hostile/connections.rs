@@ -135,7 +135,7 @@ fn reconnects_without_end() {
 fn never_confirms_and_tries_again() {
     let scene = Scene::new(|_| ());
     let (mut attacker, peer) = scene.attacker();
-    for session in 1..50 {
+    for session in 1..100 {
         attacker.numbers.session = session;
         attacker.dial(scene.address()).unwrap();
     }
@@ -286,7 +286,7 @@ fn busy_for_ever() {
 /// All other reasons come to an end.
 #[test]
 fn refuses_for_ever() {
-    let scene = Scene::new(|attr| attr.timeouts.connect = Duration::from_millis(300));
+    let scene = Scene::new(|attr| attr.timeouts.connect = Duration::from_millis(200));
     let datas = [
         refusal(1),
         refusal(4),

@@ -77,7 +77,8 @@ fn cut_off_at_every_length() {
     let scene = Scene::new(|_| ());
     let kinds = all_kinds(&Attacker::new(&scene.domain));
     for frame in kinds {
-        for len in 0..frame.len() {
+        // All lengths of what has one length; some of a confirmation.
+        for len in (0..frame.len()).filter(|len| *len < 48 || len % 8 == 0) {
             // A piece of no message is none either, and a confirmation never comes twice.
             is_refused(&scene, &frame[..len]);
         }

@@ -8,7 +8,7 @@ use fabric_rdm::{Kind, Send, Status};
 use crate::attacker::*;
 use crate::scene::{Scene, resident};
 
-const MANY: usize = 5000;
+const MANY: usize = 2000;
 
 /// `b` has sent a message with this context to an attacker, that has granted all it has.
 fn sent(scene: &Scene, from: Send<'_>) -> (Attacker, fabric_rdm::Peer) {
