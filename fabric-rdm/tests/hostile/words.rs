@@ -254,3 +254,35 @@ fn freed_before_they_were_sent() {
     }
     scene.end();
 }
+
+/// What is asked back is given back, also when the connection had no room for that word at once.
+#[test]
+#[ignore = "`transmit` takes a notice out of the window, and drops it where the connection has no room"]
+fn recalled_when_full() {
+    const DEPTH: usize = 8;
+    let scene = Scene::new(|attr| attr.connection_depth = DEPTH as u32);
+    let from = readable(&scene, 100_000);
+    let (mut attacker, peer) = scene.attacker();
+    (attacker.receives, attacker.reads) = (1, false);
+    attacker.connect(scene.address());
+    attacker.next(GRANT);
+    let all = [FAIR[0], 0, FAIR[1], 0];
+    attacker.send(&flow(GRANT, 0, all));
+    scene.goes_on(&mut attacker, 0);
+    // Half of the depth is for messages, and the other half for offers.
+    for context in 0..4 {
+        scene.b.post_send(peer, &Send::new(&from).tag(1).context(context)).unwrap();
+    }
+    for number in 0..4 {
+        attacker.send(&word(FETCH, number));
+    }
+    attacker.send(&flow(GRANT, 3, all));
+    scene.goes_on(&mut attacker, 1);
+    attacker.reads = true;
+    (0..64).for_each(|slot| attacker.repost(slot));
+    let notice = attacker.next(NOTICE);
+    assert_eq!(notice[8..16], (FAIR[0] - 4).to_le_bytes());
+    attacker.endpoint.disconnect();
+    (0..4).for_each(|context| drop(scene.done(context)));
+    scene.end();
+}
