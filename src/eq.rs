@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fabric_core::{
@@ -30,6 +30,8 @@ pub(crate) struct EventHub {
     fork_epoch: ForkEpoch,
     state: Mutex<HubState>,
     wakeup: Wakeup,
+    /// Something waits: a look without the lock, for pollers.
+    has_events: AtomicBool,
 }
 
 /// The events by their number, which is their order. An owner has the numbers of its own, so that no wait searches
@@ -173,7 +175,12 @@ impl EventHub {
     pub(crate) fn new() -> Result<Arc<Self>> {
         let wakeup =
             Wakeup::new().map_err(|cause| Error::system("open domain", "fabric", cause))?;
-        Ok(Arc::new(EventHub { fork_epoch: ForkEpoch::current(), state: Mutex::default(), wakeup }))
+        Ok(Arc::new(EventHub {
+            fork_epoch: ForkEpoch::current(),
+            state: Mutex::default(),
+            wakeup,
+            has_events: AtomicBool::new(false),
+        }))
     }
 
     fn lock(&self) -> MutexGuard<'_, HubState> {
@@ -241,12 +248,14 @@ impl EventHub {
     fn push(&self, state: &mut HubState, event: Event) {
         state.file(event);
         if state.queue.len() == 1 {
+            self.has_events.store(true, Ordering::Release);
             self.wakeup.set();
         }
     }
 
     fn clear_if_empty(&self, state: &HubState) {
         if state.queue.is_empty() {
+            self.has_events.store(false, Ordering::Release);
             self.wakeup.clear();
         }
     }
@@ -260,6 +269,9 @@ impl EventHub {
     }
 
     fn take_oldest(&self) -> Option<Event> {
+        if !self.has_events.load(Ordering::Acquire) {
+            return None;
+        }
         self.take(|state| state.queue.first_key_value().map(|(number, _)| *number))
     }
 

@@ -1,80 +1,97 @@
-//! Half a round trip of tagged messages between two processes, polled: `pingpong server`, then `pingpong client ADDRESS [BYTES]`.
+//! Half a round trip of tagged messages between two processes that poll: `pingpong server [BYTES]`, then
+//! `pingpong client ADDRESS [BYTES]`.
 
 use std::error::Error;
 use std::time::Instant;
 
-use fabric::{Access, Domain, Hints};
+use fabric::{Access, Domain, Hints, Region};
 use fabric_rdm::matching::Pattern;
-use fabric_rdm::{Address, Completion, Endpoint, Kind, Peer, PeerEvent, RdmAttr, Recv, Send};
+use fabric_rdm::{
+    Address, Completion, Endpoint, Kind, Peer, PeerEvent, PostError, RdmAttr, Recv, Send,
+};
+
+const ROUNDS: u64 = 20_000;
+/// Rounds that are timed together.
+const BATCH: u64 = 1000;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut args = std::env::args().skip(1);
-    let is_server = args.next().as_deref() == Some("server");
-    let domain = Domain::open(&Hints::default())?;
+    let args: Vec<_> = std::env::args().skip(1).collect();
+    let args: Vec<_> = args.iter().map(String::as_str).collect();
+    let (address, len) = match args[..] {
+        ["server"] => (None, "64"),
+        ["server", len] => (None, len),
+        ["client", address] => (Some(address.parse::<Address>()?), "64"),
+        ["client", address, len] => (Some(address.parse()?), len),
+        _ => return Err("pingpong server [BYTES], or pingpong client ADDRESS [BYTES]".into()),
+    };
+    let (len, domain) = (len.parse()?, Domain::open(&Hints::default())?);
     let mut attr = RdmAttr::default();
-    attr.max_strangers = 1;
+    attr.max_strangers = 1; // the server does not know the client before
     let endpoint = Endpoint::new(&domain, &attr)?;
-    let (mut peer, len, rounds);
-    if is_server {
-        println!("{}", endpoint.address());
-        (len, rounds) = (args.next().map_or(Ok(64), |len| len.parse())?, u64::MAX);
-        peer = None;
-    } else {
-        let address: Address = args.next().ok_or("an address is missing")?.parse()?;
-        peer = Some(endpoint.insert(&address)?);
-        len = args.next().map_or(Ok(64), |len| len.parse())?;
-        rounds = args.next().map_or(Ok(200_000), |len| len.parse())?;
-    }
     let rights = Access::LOCAL_WRITE | Access::REMOTE_READ;
     let (source, inbox) = (domain.alloc(len, rights)?, domain.alloc(len, rights)?);
-    let recv = Recv::new(Pattern::tagged(1), &inbox);
-    endpoint.post_recv(&recv)?;
-    let mut out = [Completion::default(); 8];
-    let send = |peer: Peer| -> Result<(), Box<dyn Error>> {
-        loop {
-            match endpoint.post_send(peer, &Send::new(&source).tag(1).unsignaled()) {
-                Ok(_) => return Ok(()),
-                Err(fabric_rdm::PostError::Again(_)) => {
-                    endpoint.poll(&mut [])?;
-                }
-                Err(error) => return Err(error.into()),
-            }
+    match address {
+        None => {
+            println!("{}", endpoint.address());
+            play(&endpoint, None, &source, &inbox, u64::MAX).map(drop)
         }
-    };
-    let mut times = Vec::new();
-    let mut round = 0;
-    if let Some(peer) = peer {
-        send(peer)?;
+        Some(address) => {
+            let server = endpoint.insert(&address)?;
+            send(&endpoint, server, &source)?;
+            let mut times = play(&endpoint, Some(server), &source, &inbox, ROUNDS)?;
+            times.sort_by(f64::total_cmp);
+            let median = times[times.len() / 2];
+            println!("{len} bytes: half a round trip takes {median:.2} us (median)");
+            Ok(())
+        }
     }
-    let mut start = Instant::now();
+}
+
+fn send(endpoint: &Endpoint, to: Peer, source: &Region) -> Result<(), Box<dyn Error>> {
+    let send = Send::new(source).tag(1).unsignaled();
+    loop {
+        match endpoint.post_send(to, &send) {
+            // The answer was faster than the word that there is a place for one more.
+            Err(PostError::Again(_)) => drop(endpoint.poll(&mut [])?),
+            posted => return Ok(posted.map(drop)?),
+        }
+    }
+}
+
+/// Answers each message; gives the microseconds of half a round.
+fn play(
+    endpoint: &Endpoint,
+    mut peer: Option<Peer>,
+    source: &Region,
+    inbox: &Region,
+    rounds: u64,
+) -> Result<Vec<f64>, Box<dyn Error>> {
+    let recv = Recv::new(Pattern::tagged(1), inbox);
+    endpoint.post_recv(&recv)?;
+    let (mut times, mut round, mut start) = (Vec::new(), 0, Instant::now());
+    let mut out = [Completion::default(); 8];
     while round < rounds {
         let count = endpoint.poll(&mut out)?;
-        for done in &out[..count] {
-            if !done.is_ok() {
-                return Ok(());
-            }
-            if done.kind != Kind::Recv {
-                continue;
-            }
+        for done in out[..count].iter().filter(|done| done.kind == Kind::Recv && done.is_ok()) {
             peer = peer.or(done.peer);
             endpoint.post_recv(&recv)?;
             if let Some(peer) = peer {
-                send(peer)?;
+                send(endpoint, peer, source)?;
             }
             round += 1;
-            if round % 1000 == 0 {
-                times.push(start.elapsed().as_nanos() as f64 / 2000.0);
+            if round % BATCH == 0 {
+                times.push(start.elapsed().as_secs_f64() * 1e6 / (2 * BATCH) as f64);
                 start = Instant::now();
             }
         }
-        if count == 0
-            && is_server
-            && let Some(PeerEvent::Down(..)) = endpoint.poll_event()?
-        {
-            return Ok(());
+        if count == 0 && rounds == u64::MAX {
+            // The client has ended.
+            while let Some(event) = endpoint.poll_event()? {
+                if let PeerEvent::Down(..) = event {
+                    return Ok(times);
+                }
+            }
         }
     }
-    times.sort_by(f64::total_cmp);
-    println!("{len} B: {:.3} us half a round trip (median)", times[times.len() / 2] / 1000.0);
-    Ok(())
+    Ok(times)
 }

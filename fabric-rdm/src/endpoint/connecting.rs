@@ -169,15 +169,23 @@ impl Core {
         let deadline = link.connection.deadline().into_iter().chain(grants).min();
         let (was_active, is_active) = (link.is_active, is_open || deadline.is_some());
         let was_open = std::mem::replace(&mut link.is_open, is_open);
-        (link.is_active, link.deadline) = (is_active, deadline);
+        link.is_active = is_active;
+        let before = std::mem::replace(&mut link.deadline, deadline);
         if is_active && !was_active {
             self.active.push(peer);
         } else if was_active && !is_active {
             self.active.retain(|active| *active != peer);
         }
         self.open = self.open + u32::from(is_open) - u32::from(was_open);
-        if let Some(deadline) = deadline {
-            self.earliest = Some(self.earliest.map_or(deadline, |earliest| earliest.min(deadline)));
+        match deadline {
+            Some(deadline) if self.earliest.is_none_or(|earliest| deadline < earliest) => {
+                self.earliest = Some(deadline);
+            }
+            // It may have been the first one.
+            deadline if before.is_some() && before != deadline => {
+                self.earliest = self.first_deadline();
+            }
+            _ => {}
         }
         if was_open && !is_open {
             self.call_waiting();
@@ -436,18 +444,22 @@ impl Core {
         if now < earliest {
             return;
         }
-        self.earliest = None;
         for at in 0..self.active.len() {
             let peer = self.active[at];
             let Some((link, shared)) = self.find_link(peer) else { continue };
-            let Some(deadline) = link.deadline else { continue };
-            if deadline <= now {
+            if link.deadline.is_some_and(|deadline| deadline <= now) {
+                // What comes next is known when the link is settled.
+                link.deadline = None;
                 link.connection.tick(now);
                 link.mark(shared);
-            } else {
-                self.earliest = Some(self.earliest.map_or(deadline, |first| first.min(deadline)));
             }
         }
+        self.earliest = self.first_deadline();
+    }
+
+    fn first_deadline(&self) -> Option<Duration> {
+        let of = |peer: &Peer| self.peers.get(*peer).ok()?.1.as_ref()?.deadline;
+        self.active.iter().filter_map(of).min()
     }
 
     /// When [`tick`](Self::tick) has to be called at the latest.

@@ -64,8 +64,10 @@ impl Driver {
         let mut core = lock(&self.core);
         let result = call(&mut core);
         let has_ended = core.shared.has_ended() && self.waiters.load(Ordering::SeqCst) > 0;
+        // A thread that is about to sleep looks at the deadline under this lock.
         let is_early = core.deadline().is_some_and(|deadline| {
-            (deadline.as_nanos() as u64) < self.sleeps_until.load(Ordering::SeqCst)
+            self.claimed.load(Ordering::SeqCst)
+                && (deadline.as_nanos() as u64) < self.sleeps_until.load(Ordering::SeqCst)
         });
         drop(core);
         if has_ended || is_early {
@@ -76,9 +78,13 @@ impl Driver {
 
     /// The same, of an application that polls.
     pub(super) fn poll<T>(&self, call: impl FnOnce(&mut Core) -> T) -> T {
-        self.polls.fetch_add(1, Ordering::Relaxed);
+        // One that is lost among threads that poll changes nothing: others are counted.
+        self.polls.store(self.polls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         self.call(|core| {
-            core.progress();
+            if !core.progress() {
+                // What this processor shares with the one that sends goes there.
+                std::hint::spin_loop();
+            }
             call(core)
         })
     }

@@ -97,6 +97,12 @@ impl RecvQueue {
         self.receives.pop()
     }
 
+    /// As `take`, from the shared queue, if so many bytes fit; nothing waits.
+    #[inline]
+    pub(super) fn take_shared_if_fits(&mut self, len: usize) -> Option<Receive> {
+        self.shared.as_ref()?.take_if_fits(len, &mut self.receives.segments)
+    }
+
     /// As `take`, from the shared queue; if that is empty, the endpoint waits.
     pub(super) fn take_shared(&mut self, id: EndpointId) -> Option<Receive> {
         self.shared.as_ref()?.take_or_wait(id, &mut self.receives.segments)

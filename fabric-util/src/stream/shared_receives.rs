@@ -33,6 +33,15 @@ struct State {
     waiting: Vec<EndpointId>,
 }
 
+impl State {
+    #[inline]
+    fn take(&mut self, segments: &mut Segments) -> Option<Receive> {
+        let receive = self.queue.pop()?;
+        let span = segments.replace(self.queue.segments.of(receive.span));
+        Some(Receive { span, ..receive })
+    }
+}
+
 impl SharedReceives {
     /// A connection takes its receives from here.
     pub fn add(&self, id: EndpointId, conn: Weak<dyn TakesReceives>) {
@@ -84,12 +93,21 @@ impl SharedReceives {
     /// Takes the oldest receive, with its segments alone in `segments`; if there is none, `id` waits.
     pub(super) fn take_or_wait(&self, id: EndpointId, segments: &mut Segments) -> Option<Receive> {
         let mut state = self.state.lock();
-        let Some(receive) = state.queue.pop() else {
+        let receive = state.take(segments);
+        if receive.is_none() {
             state.waiting.push(id);
+        }
+        receive
+    }
+
+    /// The same if so many bytes fit it, and nothing waits.
+    #[inline]
+    pub(super) fn take_if_fits(&self, len: usize, segments: &mut Segments) -> Option<Receive> {
+        let mut state = self.state.lock();
+        if state.queue.front_len().is_none_or(|room| room < len) {
             return None;
-        };
-        let span = segments.replace(state.queue.segments.of(receive.span));
-        Some(Receive { span, ..receive })
+        }
+        state.take(segments)
     }
 
     /// An endpoint waits no more.

@@ -6,7 +6,7 @@
 use std::io;
 
 use fabric_core::work::total_len;
-use fabric_core::{SendOp, SendWork, memory};
+use fabric_core::{SendOp, SendWork, Status, memory};
 use smallvec::SmallVec;
 
 use super::io_vec::{IoVec, store};
@@ -84,13 +84,27 @@ impl Link {
             || !self.announced
             || self.incoming.discards
             || self.incoming.message.is_some()
-            || !self.recvs.has_room_for(len)
+            || self.incoming.waits
         {
             return Ok(false);
         }
-        self.sends.hear(header.ack, header.credit, self.outgoing.transmitted())?;
-        self.incoming.begin(header.seq)?;
-        let Some(receive) = self.recvs.take() else { return Ok(false) };
+        let shared = match self.recvs.is_shared() {
+            true => self.recvs.take_shared_if_fits(len),
+            false => None,
+        };
+        if shared.is_none() && !self.recvs.has_room_for(len) {
+            return Ok(false);
+        }
+        let begun = self
+            .sends
+            .hear(header.ack, header.credit, self.outgoing.transmitted())
+            .and_then(|()| self.incoming.begin(header.seq));
+        if let Err(breach) = begun {
+            // A receive that was taken ends with the connection.
+            shared.iter().for_each(|receive| self.finish_receive(receive, Status::Canceled));
+            return Err(breach);
+        }
+        let Some(receive) = shared.or_else(|| self.recvs.take()) else { return Ok(false) };
         let (payload, rest) = bytes.split_at(len);
         *bytes = rest;
         self.fill(&receive, payload);

@@ -219,10 +219,9 @@ pub(super) fn all_busy_fair(rig: &Rig) -> Outcome {
             hub.when_room(|| hub.post_send(*to, &Send::new(&source).tag(1).unsignaled()))?;
         }
     }
+    let all: Vec<_> = (0..each).map(|context| (Kind::Recv, context, Status::Ok)).collect();
     for ((other, ..), inbox) in others.iter().zip(&inboxes) {
-        for context in 0..each {
-            other.received(context, LEN)?;
-        }
+        other.expect_all(&all)?;
         inbox.check_pattern(.., rig.pattern(0))?;
     }
     hub.counter(Kind::Send).wait_for(5 * each, 0, Some(Duration::from_secs(10)))?;
