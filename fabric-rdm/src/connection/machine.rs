@@ -197,7 +197,7 @@ impl PeerConnection {
     }
 
     /// No connection any more: another attempt later, if one is wanted.
-    fn retry_later(&mut self, now: Duration) {
+    pub(super) fn retry_later(&mut self, now: Duration) {
         self.state = match self.wanted {
             None => State::Idle,
             Some(_) => {
@@ -267,7 +267,8 @@ impl PeerConnection {
         self.attempts = self.attempts.max(hello.session);
         self.accepted = self.attempts;
         let (conn, session) = (self.conn(), self.accepted);
-        let until = now.saturating_add(self.timeouts.attempt);
+        // Longer than the initiator waits for this, and a word of it may be under way.
+        let until = now.saturating_add(self.timeouts.connect.saturating_mul(2));
         self.state = State::Accepted { conn, session, until };
         Answer::Accept(conn, self.hello(session, hello.force))
     }
@@ -371,7 +372,8 @@ impl PeerConnection {
             }
             DialError::Refused(Refusal::Busy) => {
                 // The peer is there, and will have a place: it is not unreachable.
-                let last = self.first_wanted.saturating_add(self.timeouts.connect * BUSY);
+                let last =
+                    self.first_wanted.saturating_add(self.timeouts.connect.saturating_mul(BUSY));
                 self.wanted = self.wanted.map(|since| since.max(now.min(last)));
                 self.failures = 0;
                 self.retry_later(now);

@@ -17,6 +17,23 @@ impl PeerConnection {
         }
     }
 
+    /// Gives up a connection that takes a place and is of no use: one that was accepted and is not confirmed, or whose parking
+    /// the peer does not answer. Whether there was one. A peer that lives, and comes back later, finds it lost.
+    pub fn abandon(&mut self, now: Duration) -> bool {
+        match self.state {
+            State::Accepted { conn, .. } => {
+                self.actions.push_back(Action::Close(conn));
+                self.retry_later(now);
+            }
+            State::Draining { conn, parking: Parking { sent: true, .. }, .. } => {
+                self.actions.push_back(Action::Close(conn));
+                self.parked(now);
+            }
+            _ => return false,
+        }
+        true
+    }
+
     fn drain(&mut self, conn: ConnId, session: u64, parking: Parking) {
         self.state = State::Draining { conn, session, parking };
         self.actions.push_back(Action::Drain(conn));

@@ -1,34 +1,22 @@
 //! Connections of an endpoint: the actions of their state machines, and what becomes of attempts and requests.
 
-use std::time::Duration;
-
-use fabric::{ConnectRequest, Endpoint};
+use fabric::Endpoint;
 use fabric_core::{EndpointId, Error, Result};
 use fabric_util::log_line;
 
 use super::completion::Status;
 use super::core::Core;
-use super::hello_data::{
-    Known, Windows, asking, decode_acceptance, decode_hello, decode_refusal, encode_acceptance,
-    encode_hello, encode_refusal,
-};
+use super::hello_data::{Known, Windows, decode_acceptance, decode_refusal, encode_hello};
 use super::link::{Conn, Control, PeerLink};
 use super::shared::{PeerEvent, Shared};
 use crate::address::Address;
-use crate::connection::{Action, Answer, ConnId, DeathCause, DialError, Hello, Phase, Refusal};
-use crate::identity::HostIdentity;
+use crate::connection::{Action, ConnId, DeathCause, DialError, Hello, Phase, Refusal};
 use crate::peers::Peer;
 use crate::window::{Resource, SendWindow, WindowLimits};
 
-/// Requests that are answered in one turn.
-const REQUESTS: usize = 64;
-
-/// Between looks whether a grant is open.
-const GRANT_LOOK: Duration = Duration::from_micros(100);
-
 impl PeerLink {
     /// What hellos of the peer are read by.
-    fn known(&self, shared: &Shared) -> Known {
+    pub(super) fn known(&self, shared: &Shared) -> Known {
         let (attempts, sent, received) = self.connection.numbers();
         Known { me: shared.me, attempts, sent, received }
     }
@@ -51,7 +39,7 @@ impl PeerLink {
     }
 
     /// Makes the endpoint of a connection or an attempt.
-    fn open(&mut self, shared: &mut Shared) -> Result<Endpoint> {
+    pub(super) fn open(&mut self, shared: &mut Shared) -> Result<Endpoint> {
         let mut builder = shared.domain.endpoint().attr(shared.connection_attr.clone());
         builder = builder.events(&shared.events);
         if let Some(receives) = shared.slots.shared() {
@@ -62,7 +50,7 @@ impl PeerLink {
         Ok(endpoint)
     }
 
-    fn keep(&mut self, shared: &mut Shared, id: ConnId, endpoint: Endpoint) {
+    pub(super) fn keep(&mut self, shared: &mut Shared, id: ConnId, endpoint: Endpoint) {
         shared.conns.insert(endpoint.id(), (self.peer, id));
         self.conns.push(Conn::new(id, endpoint));
     }
@@ -106,7 +94,6 @@ impl PeerLink {
         self.reads = 0;
         (self.draining, self.send_park, self.park_sent, self.confirm) =
             (false, false, false, false);
-        self.drains_since = None;
         self.next_look = shared.now() + shared.attr.timeouts.connect;
         (self.grant, self.has_grant) = (None, false);
         for key in self.awaiting.values() {
@@ -130,7 +117,7 @@ impl PeerLink {
     }
 
     /// Whether something waits at the peer, and there is no connection.
-    fn waits_unconnected(&self) -> bool {
+    pub(super) fn waits_unconnected(&self) -> bool {
         !self.awaiting.is_empty() && self.connection.phase() == Phase::Parked
     }
 
@@ -171,60 +158,8 @@ impl Core {
         }
     }
 
-    /// Keeps the list of links with connections or attempts, and the time of the next call.
-    fn note_active(&mut self, peer: Peer) {
-        let Some((link, shared)) = self.find_link(peer) else { return };
-        let is_open = !link.conns.is_empty();
-        // Nothing reports that a grant is open.
-        let grants = (!link.granting.is_empty()).then(|| shared.now() + GRANT_LOOK);
-        // The loss of a peer without a connection is noticed by the next one alone.
-        let look = (link.waits_unconnected()).then_some(link.next_look);
-        let deadline = link.connection.deadline().into_iter().chain(grants).chain(look).min();
-        let (was_active, is_active) = (link.is_active, is_open || deadline.is_some());
-        let was_open = std::mem::replace(&mut link.is_open, is_open);
-        link.is_active = is_active;
-        let before = std::mem::replace(&mut link.deadline, deadline);
-        if is_active && !was_active {
-            self.active.push(peer);
-        } else if was_active && !is_active {
-            self.active.retain(|active| *active != peer);
-        }
-        self.open = self.open + u32::from(is_open) - u32::from(was_open);
-        match deadline {
-            Some(deadline) if self.earliest.is_none_or(|earliest| deadline < earliest) => {
-                self.earliest = Some(deadline);
-            }
-            // It may have been the first one.
-            deadline if before.is_some() && before != deadline => {
-                self.earliest = self.first_deadline();
-            }
-            _ => {}
-        }
-        if was_open && !is_open {
-            self.call_waiting();
-        }
-    }
-
-    /// A peer is being removed.
-    pub(super) fn forget_active(&mut self, peer: Peer) {
-        self.note_active(peer);
-        self.active.retain(|active| *active != peer);
-        self.waiting.retain(|waiting| *waiting != peer);
-    }
-
-    /// There is room for one more connection: the first link that waits for it has it.
-    fn call_waiting(&mut self) {
-        while let Some(peer) = self.waiting.pop_front() {
-            let Some((link, shared)) = self.find_link(peer) else { continue };
-            link.waits_for_room = false;
-            if link.connection.hurry(shared.now()) {
-                return link.mark(shared);
-            }
-        }
-    }
-
     /// Does what a link's state machine asks for.
-    fn act(&mut self, peer: Peer) {
+    pub(super) fn act(&mut self, peer: Peer) {
         while let Some((link, _)) = self.find_link(peer)
             && let Some(action) = link.connection.poll_action()
         {
@@ -258,7 +193,7 @@ impl Core {
                         Action::Ready(id) => link.ready(shared, id),
                         Action::Drain(_) => {
                             link.draining = true;
-                            link.drains_since = Some(shared.now());
+                            link.phase_since = shared.now();
                         }
                         Action::SendPark(_) => link.send_park = true,
                         Action::Died(cause) => self.on_death(peer, cause),
@@ -266,43 +201,6 @@ impl Core {
                     }
                 }
             }
-        }
-    }
-
-    /// Whether one more connection may be made for this peer; if not, one is parked.
-    fn make_room(&mut self, peer: Peer) -> bool {
-        let is_counted = matches!(self.peers.get(peer), Ok((_, Some(link))) if link.is_open);
-        if self.open - u32::from(is_counted) < self.shared.attr.max_open {
-            return true;
-        }
-        self.park_oldest();
-        false
-    }
-
-    /// Parks the connection that was used the longest time ago: one with nothing under way, if there is one.
-    fn park_oldest(&mut self) {
-        let mut oldest: Option<((bool, u64), Peer)> = None;
-        let mut draining = 0;
-        let (now, patience) = (self.shared.now(), self.shared.attr.timeouts.attempt);
-        for &peer in &self.active {
-            let Ok((_, Some(link))) = self.peers.get(peer) else { continue };
-            // A peer that does not answer holds its place, and keeps no other from being parked.
-            let is_prompt = link.drains_since.is_some_and(|since| now < since + patience);
-            draining += usize::from(link.connection.phase() == Phase::Draining && is_prompt);
-            let rank = (!link.is_idle(), link.used);
-            if link.connection.phase() == Phase::Established
-                && oldest.is_none_or(|(best, _)| rank < best)
-            {
-                oldest = Some((rank, peer));
-            }
-        }
-        // Each that is being parked makes room for one that waits.
-        if draining <= self.waiting.len()
-            && let Some((_, peer)) = oldest
-            && let Some((link, shared)) = self.find_link(peer)
-        {
-            link.connection.park();
-            link.mark(shared);
         }
     }
 
@@ -369,107 +267,6 @@ impl Core {
         link.mark(shared);
     }
 
-    pub(super) fn on_requests(&mut self) {
-        self.more_requests = false;
-        for turn in 0.. {
-            if turn == REQUESTS {
-                self.more_requests = true;
-                return;
-            }
-            let Some(mut request) = self.listener.poll() else { return };
-            while self.take_completions() > 0 {}
-            if let Err(error) = self.on_request(&mut request) {
-                log_line!(Warn, "a request of {}: {error}", request.peer_addr());
-            }
-        }
-    }
-
-    fn on_request(&mut self, request: &mut ConnectRequest) -> Result<()> {
-        let Some(from) = asking(request.private_data()) else {
-            // Of another program, or another version: it is sent away without data.
-            return request.reject(&[]);
-        };
-        let refuse =
-            |request: &mut ConnectRequest, refusal| request.reject(&encode_refusal(refusal));
-        let peer = match self.peers.find(from) {
-            Some(peer) => peer,
-            None if from == self.shared.me => return refuse(request, Refusal::Gone),
-            None if self.shared.strangers >= self.shared.attr.max_strangers => {
-                return refuse(request, Refusal::Stranger);
-            }
-            None => {
-                let known = Known { me: self.shared.me, attempts: 0, sent: 0, received: 0 };
-                let hello = decode_hello(request.private_data(), &known);
-                if hello.is_none_or(|hello| hello.to != self.shared.me) {
-                    return refuse(request, Refusal::Gone);
-                }
-                if self.open >= self.shared.attr.max_open {
-                    self.park_oldest();
-                    return refuse(request, Refusal::Busy);
-                }
-                self.admit(from, request)?
-            }
-        };
-        let (link, shared) = self.link(peer)?;
-        let Some(hello) = decode_hello(request.private_data(), &link.known(shared)) else {
-            return request.reject(&[]);
-        };
-        if link.connection.phase() != Phase::Dead && link.conns.is_empty() && !self.make_room(peer)
-        {
-            return refuse(request, Refusal::Busy);
-        }
-        let (link, shared) = self.link(peer)?;
-        let answer = link.connection.on_request(shared.now(), &hello);
-        // What it closes goes first: it has the room that the new one needs.
-        self.act(peer);
-        let (link, shared) = self.link(peer)?;
-        let answered = match answer {
-            Answer::Refuse(refusal) => request.reject(&encode_refusal(refusal)),
-            Answer::Accept(id, hello) => {
-                let data = encode_acceptance(&hello, shared.own_windows());
-                let accepted = link.open(shared).and_then(|endpoint| {
-                    request.accept(&endpoint, &data)?;
-                    Ok(endpoint)
-                });
-                match accepted {
-                    Ok(endpoint) => {
-                        link.keep(shared, id, endpoint);
-                        Ok(())
-                    }
-                    Err(error) => {
-                        link.connection.on_lost(shared.now(), id);
-                        Err(error)
-                    }
-                }
-            }
-        };
-        link.mark(shared);
-        // It counts from here on: the next request may be one too many.
-        self.note_active(peer);
-        answered
-    }
-
-    /// A stranger becomes a peer. Its own address comes with its confirmation.
-    fn admit(
-        &mut self,
-        from: crate::identity::EndpointIdentity,
-        request: &ConnectRequest,
-    ) -> Result<Peer> {
-        let host = HostIdentity::from_bytes([0; 16]);
-        let address = Address::new(from, host, &[request.peer_addr()])?;
-        let peer = self.peers.insert(&address)?;
-        match self.link(peer) {
-            Ok((link, _)) => link.is_stranger = true,
-            Err(error) => {
-                let _ = self.peers.remove(peer);
-                return Err(error);
-            }
-        }
-        self.shared.strangers += 1;
-        self.shared.peer_events.push_back(PeerEvent::Admitted(peer));
-        Ok(peer)
-    }
-
     /// The first frame of an initiator: it has its address.
     pub(super) fn on_confirm(&mut self, peer: Peer, id: ConnId, payload: &[u8]) {
         let parts = payload.split_at_checked(Windows::BYTES);
@@ -485,39 +282,6 @@ impl Core {
         let _ = self.peers.set_address(peer, &address);
         // What follows in the queue goes by the connection that is there now.
         self.act(peer);
-    }
-
-    /// Calls the state machines whose time has come.
-    pub(super) fn tick(&mut self) {
-        let Some(earliest) = self.earliest else { return };
-        let now = self.shared.now();
-        if now < earliest {
-            return;
-        }
-        for at in 0..self.active.len() {
-            let peer = self.active[at];
-            let Some((link, shared)) = self.find_link(peer) else { continue };
-            if link.deadline.is_some_and(|deadline| deadline <= now) {
-                // What comes next is known when the link is settled.
-                link.deadline = None;
-                if link.waits_unconnected() && link.next_look <= now {
-                    let _ = link.connection.want(now); // it is not dead
-                }
-                link.connection.tick(now);
-                link.mark(shared);
-            }
-        }
-        self.earliest = self.first_deadline();
-    }
-
-    fn first_deadline(&self) -> Option<Duration> {
-        let of = |peer: &Peer| self.peers.get(*peer).ok()?.1.as_ref()?.deadline;
-        self.active.iter().filter_map(of).min()
-    }
-
-    /// When [`tick`](Self::tick) has to be called at the latest.
-    pub(super) fn deadline(&self) -> Option<Duration> {
-        self.earliest
     }
 
     pub(super) fn on_device_lost(&mut self) {

@@ -119,8 +119,8 @@ pub(super) struct PeerLink {
     pub(super) refused: bool,
     /// When its state machine has to be called.
     pub(super) deadline: Option<Duration>,
-    /// Since when it is being parked.
-    pub(super) drains_since: Option<Duration>,
+    /// Since when it is accepted, or being parked.
+    pub(super) phase_since: Duration,
     /// When it has to be seen again that the peer lives, since something waits there and there is no connection.
     pub(super) next_look: Duration,
     /// It was not inserted by the application.
@@ -166,7 +166,7 @@ impl PeerLink {
             dials: 0,
             refused: false,
             deadline: None,
-            drains_since: None,
+            phase_since: Duration::ZERO,
             next_look: Duration::ZERO,
             is_stranger: false,
             is_active: false,

@@ -6,7 +6,8 @@
 //! | `driver` | who polls: the application, or the endpoint's thread |
 //! | `core`, `shared` | what is under the endpoint's lock, and one turn of progress |
 //! | `link` | what there is for one peer |
-//! | `connecting`, `hello_data` | connections as their state machines want them; what requests carry |
+//! | `connecting`, `requests`, `room` | connections as their state machines want them, those that peers ask for, and how many |
+//! | `hello_data` | what requests and their answers carry |
 //! | `sends`, `transmit` | posts, and what goes out |
 //! | `receives`, `deliveries` | what comes in, which receive it meets, and how its payload gets there |
 //! | `claimed` | messages without a receive, found and claimed |
@@ -31,6 +32,8 @@ mod ops;
 mod post_error;
 mod receives;
 mod rendezvous;
+mod requests;
+mod room;
 mod sends;
 mod shared;
 mod slots;

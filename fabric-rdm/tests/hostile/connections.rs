@@ -173,7 +173,6 @@ fn strangers_up_to_the_bound() {
 
 /// Where there is no room for one more peer's reserve, strangers are refused and leave nothing.
 #[test]
-#[ignore = "`admit` counts the stranger, and keeps it as a peer without an event, before its account is opened"]
 fn strangers_without_reserve() {
     let scene = Scene::new(|attr| {
         attr.max_strangers = 4;
@@ -196,7 +195,6 @@ fn strangers_without_reserve() {
 
 /// One that means another identity, or speaks of messages that never were, is no peer.
 #[test]
-#[ignore = "`on_request` admits strangers before it looks at what they say"]
 fn refused_strangers_are_not_admitted() {
     let scene = Scene::new(|attr| attr.max_strangers = 4);
     for _ in 0..8 {
@@ -215,7 +213,6 @@ fn refused_strangers_are_not_admitted() {
 
 /// Requests that come at once are counted one by one.
 #[test]
-#[ignore = "`on_requests` counts what it accepted only when all requests are answered: more than `max_open` are open"]
 fn burst_of_strangers() {
     const MAX: u32 = 4;
     let scene = Scene::new(|attr| (attr.max_strangers, attr.max_open) = (1000, MAX));
@@ -244,7 +241,6 @@ fn two_places(attr: &mut RdmAttr) {
 
 /// Connections that nothing comes by keep no room from others.
 #[test]
-#[ignore = "a connection that was accepted and is never confirmed has no end, and cannot be parked"]
 fn silence_keeps_no_room() {
     let scene = Scene::new(two_places);
     let mut strangers: Vec<_> = (0..2).map(|_| Attacker::new(&scene.domain)).collect();
@@ -254,7 +250,6 @@ fn silence_keeps_no_room() {
 
 /// Nor do those that answer no parking.
 #[test]
-#[ignore = "a connection that is being parked has no end if the peer does not answer"]
 fn unanswered_parking_keeps_no_room() {
     let scene = Scene::new(two_places);
     let mut strangers: Vec<_> = (0..2).map(|_| Attacker::new(&scene.domain)).collect();
@@ -269,7 +264,6 @@ fn unanswered_parking_keeps_no_room() {
 
 /// A peer that is always busy is not willing.
 #[test]
-#[ignore = "`Refusal::Busy` begins the time for connecting anew, each time"]
 fn busy_for_ever() {
     let scene = Scene::new(|attr| attr.timeouts.connect = Duration::from_millis(300));
     let (attacker, peer) = scene.attacker();
@@ -312,7 +306,6 @@ fn refuses_for_ever() {
 
 /// An answer to a fetch that comes when the connection is as good as parked: it is no use, and fetched anew.
 #[test]
-#[ignore = "an offer that comes behind the own word of parking is read by the next connection, where it is not open"]
 fn offer_while_parking() {
     let scene = Scene::new(|attr| attr.max_open = 1);
     let (mut attacker, peer) = scene.attacker();

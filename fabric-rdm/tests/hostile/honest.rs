@@ -12,7 +12,6 @@ use crate::scene::Scene;
 
 /// Places are free when completions of a receive for many are taken: the peer learns of it though nothing is called after that.
 #[test]
-#[ignore = "`take` frees places, and nothing sends the grants until the next turn of progress"]
 fn places_of_many() {
     let scene = Scene::new(|attr| {
         (attr.window.places.window, attr.window.places.reserved) = (4, 4);
@@ -46,7 +45,6 @@ fn used() -> Duration {
 
 /// Two threads that wait both sleep.
 #[test]
-#[ignore = "a thread that waits wakes the one that sleeps on the descriptors, though that is one of the application too"]
 fn two_threads_wait() {
     let scene = Scene::new(|_| ());
     let time = Duration::from_secs(1);
@@ -65,7 +63,6 @@ fn two_threads_wait() {
 
 /// What waits behind messages that are canceled goes.
 #[test]
-#[ignore = "`cancel_send` does not look at the link after it took the first of its queue out"]
 fn behind_what_was_canceled() {
     let scene = Scene::new(|attr| {
         (attr.window.places.window, attr.window.places.reserved) = (4, 4);
@@ -99,7 +96,6 @@ fn behind_what_was_canceled() {
 
 /// Long messages of two peers, to an endpoint that has room for one connection: each time one of them is parked for the other.
 #[test]
-#[ignore = "sometimes a pair dies while it is parked: as in `offer_while_parking`"]
 fn long_messages_while_parking() {
     const ROUNDS: u64 = 500;
     let scene = Scene::new(|attr| attr.max_open = 1);

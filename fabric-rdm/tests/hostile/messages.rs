@@ -76,7 +76,6 @@ fn more_bytes_than_granted() {
 
 /// One place is lost for each, until there are none for others.
 #[test]
-#[ignore = "`ReceiveWindows::on_message` keeps the place of a message whose bytes exceed the window"]
 fn refused_messages_keep_no_place() {
     let scene = Scene::new(|attr| {
         small(attr);
@@ -271,7 +270,6 @@ fn offers_with_the_message() {
 
 /// A piece that is longer than the receive, and then an offer: more was taken than there is room for.
 #[test]
-#[ignore = "`transmit_read` subtracts what came in pieces from what the receive has room for"]
 fn offer_after_a_piece() {
     let scene = Scene::new(|_| ());
     let region = scene.domain.alloc(4096, Access::REMOTE_READ).unwrap();

@@ -130,7 +130,6 @@ fn of_one_that_goes_in_pieces() {
 
 /// One that fetches without end, and takes no answer.
 #[test]
-#[ignore = "each fetch of a message that can be read has an offer in `controls`, which has no bound"]
 fn fetches_take_no_memory() {
     const FETCHES: usize = 300_000;
     let scene = Scene::new(|_| ());
@@ -221,7 +220,6 @@ fn windows_without_end() {
 
 /// Messages that have a place and were not sent are said to be free.
 #[test]
-#[ignore = "`Meter::on_allowance` takes places for free whose messages were never sent; given back, `used` is less than `freed`"]
 fn freed_before_they_were_sent() {
     let scene = Scene::new(|attr| attr.connection_depth = 8);
     let (mut attacker, peer) = scene.attacker();
@@ -257,7 +255,6 @@ fn freed_before_they_were_sent() {
 
 /// What is asked back is given back, also when the connection had no room for that word at once.
 #[test]
-#[ignore = "`transmit` takes a notice out of the window, and drops it where the connection has no room"]
 fn recalled_when_full() {
     const DEPTH: usize = 8;
     let scene = Scene::new(|attr| attr.connection_depth = DEPTH as u32);

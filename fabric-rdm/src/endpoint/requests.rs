@@ -1,0 +1,121 @@
+//! Requests of peers and strangers for a connection.
+
+use fabric::ConnectRequest;
+use fabric_core::Result;
+use fabric_util::log_line;
+
+use super::core::Core;
+use super::hello_data::{Known, asking, decode_hello, encode_acceptance, encode_refusal};
+use super::shared::{PeerEvent, Shared};
+use crate::address::Address;
+use crate::connection::{Answer, PeerConnection, Phase, Refusal};
+use crate::identity::{EndpointIdentity, HostIdentity};
+use crate::peers::Peer;
+
+/// Requests that are answered in one turn.
+const REQUESTS: usize = 64;
+
+impl Core {
+    pub(super) fn on_requests(&mut self) {
+        self.more_requests = false;
+        for turn in 0.. {
+            if turn == REQUESTS {
+                self.more_requests = true;
+                return;
+            }
+            let Some(mut request) = self.listener.poll() else { return };
+            while self.take_completions() > 0 {}
+            if let Err(error) = self.on_request(&mut request) {
+                log_line!(Warn, "a request of {}: {error}", request.peer_addr());
+            }
+        }
+    }
+
+    fn on_request(&mut self, request: &mut ConnectRequest) -> Result<()> {
+        let Some(from) = asking(request.private_data()) else {
+            // Of another program, or another version: it is sent away without data.
+            return request.reject(&[]);
+        };
+        let refuse =
+            |request: &mut ConnectRequest, refusal| request.reject(&encode_refusal(refusal));
+        let peer = match self.peers.find(from) {
+            Some(peer) => peer,
+            None if from == self.shared.me => return refuse(request, Refusal::Gone),
+            None if self.shared.strangers >= self.shared.attr.max_strangers => {
+                return refuse(request, Refusal::Stranger);
+            }
+            None => {
+                let known = Known { me: self.shared.me, attempts: 0, sent: 0, received: 0 };
+                let Some(hello) = decode_hello(request.private_data(), &known) else {
+                    return request.reject(&[]);
+                };
+                // As a peer of its own would answer, which is made only if it is accepted.
+                let Shared { me, attr, .. } = &self.shared;
+                let mut trial = PeerConnection::new(*me, from, attr.timeouts);
+                if let Answer::Refuse(refusal) = trial.on_request(self.shared.now(), &hello) {
+                    return refuse(request, refusal);
+                }
+                if self.open >= self.shared.attr.max_open {
+                    self.park_oldest();
+                    return refuse(request, Refusal::Busy);
+                }
+                self.admit(from, request)?
+            }
+        };
+        let (link, shared) = self.link(peer)?;
+        let Some(hello) = decode_hello(request.private_data(), &link.known(shared)) else {
+            return request.reject(&[]);
+        };
+        if link.connection.phase() != Phase::Dead && link.conns.is_empty() && !self.make_room(peer)
+        {
+            return refuse(request, Refusal::Busy);
+        }
+        let (link, shared) = self.link(peer)?;
+        let answer = link.connection.on_request(shared.now(), &hello);
+        // What it closes goes first: it has the room that the new one needs.
+        self.act(peer);
+        let (link, shared) = self.link(peer)?;
+        let answered = match answer {
+            Answer::Refuse(refusal) => request.reject(&encode_refusal(refusal)),
+            Answer::Accept(id, hello) => {
+                let data = encode_acceptance(&hello, shared.own_windows());
+                let accepted = link.open(shared).and_then(|endpoint| {
+                    request.accept(&endpoint, &data)?;
+                    Ok(endpoint)
+                });
+                match accepted {
+                    Ok(endpoint) => {
+                        link.keep(shared, id, endpoint);
+                        link.phase_since = shared.now();
+                        Ok(())
+                    }
+                    Err(error) => {
+                        link.connection.on_lost(shared.now(), id);
+                        Err(error)
+                    }
+                }
+            }
+        };
+        link.mark(shared);
+        // It counts from here on: the next request may be one too many.
+        self.note_active(peer);
+        answered
+    }
+
+    /// A stranger becomes a peer. Its own address comes with its confirmation.
+    fn admit(&mut self, from: EndpointIdentity, request: &ConnectRequest) -> Result<Peer> {
+        let host = HostIdentity::from_bytes([0; 16]);
+        let address = Address::new(from, host, &[request.peer_addr()])?;
+        let peer = self.peers.insert(&address)?;
+        match self.link(peer) {
+            Ok((link, _)) => link.is_stranger = true,
+            Err(error) => {
+                let _ = self.peers.remove(peer);
+                return Err(error);
+            }
+        }
+        self.shared.strangers += 1;
+        self.shared.peer_events.push_back(PeerEvent::Admitted(peer));
+        Ok(peer)
+    }
+}
