@@ -44,7 +44,7 @@ pub(super) enum Which {
 ///
 /// - Peers are known by their [`Address`], which the application ships however it likes, and [inserts](Endpoint::insert).
 ///   Connections are made when they are needed, and parked when there are too many.
-/// - Messages may have a tag. A receive says which ones it takes ([`Pattern`]). For each pair of endpoints, messages meet
+/// - Messages may have a tag. A receive says which ones it takes ([`Pattern`](crate::matching::Pattern)). For each pair of endpoints, messages meet
 ///   receives in the order in which they were sent, and receives in the order in which they were posted.
 /// - Each operation ends in exactly one [`Completion`].
 /// - A message whose post succeeded reaches the target's matching, whatever else waits there; one more than the target has

@@ -235,7 +235,7 @@ pub(super) fn all_to_all(rig: &Rig) -> Outcome {
         attr.max_open = max_open;
         (attr.connection_depth, attr.slots) = (16, 32);
     };
-    let domain = |at: usize| if at % 2 == 0 { rig.domain_a() } else { rig.domain_b() };
+    let domain = |at: usize| if at.is_multiple_of(2) { rig.domain_a() } else { rig.domain_b() };
     let ends = (0..count).map(|at| RdmEnd::new(rig, domain(at), settings));
     let ends = ends.collect::<Result<Vec<_>, _>>()?;
     let inboxes = ends.iter().map(|end| end.buffer(8 * count)).collect::<Result<Vec<_>, _>>()?;
