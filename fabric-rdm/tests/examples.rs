@@ -42,17 +42,19 @@ fn parameter_server() {
 }
 
 #[test]
-fn pingpong() {
+fn tagged_pingpong() {
     for provider in ["tcp", "shm"] {
-        let mut server = example("pingpong", provider)
+        let mut server = example("tagged_pingpong", provider)
             .args(["server", "512"])
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut address = String::new();
         BufReader::new(server.stdout.take().unwrap()).read_line(&mut address).unwrap();
-        let client =
-            example("pingpong", provider).args(["client", address.trim(), "512"]).output().unwrap();
+        let client = example("tagged_pingpong", provider)
+            .args(["client", address.trim(), "512"])
+            .output()
+            .unwrap();
         let said = String::from_utf8_lossy(&client.stdout);
         assert!(client.status.success() && said.contains("512 bytes: half a round trip"), "{said}");
         assert!(server.wait().unwrap().success(), "it ends with its client");

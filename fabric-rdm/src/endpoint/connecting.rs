@@ -77,11 +77,11 @@ impl PeerLink {
     /// Closes a connection, or gives an attempt up. Its operations end with it, and its memory is free.
     pub(super) fn close(&mut self, shared: &mut Shared, id: ConnId) {
         if let Some(at) = self.conns.iter().position(|conn| conn.id == id) {
-            let conn = self.conns.remove(at);
-            shared.conns.remove(&conn.endpoint.id());
-            for posted in &conn.posted {
-                posted.head.into_iter().for_each(|head| shared.heads.give_back(head));
-            }
+            let Conn { endpoint, posted, .. } = self.conns.remove(at);
+            shared.conns.remove(&endpoint.id());
+            // Then nothing reads the heads any more.
+            drop(endpoint);
+            posted.iter().filter_map(|one| one.head).for_each(|head| shared.heads.give_back(head));
         }
         if self.current == Some(id) {
             self.current = None;
@@ -94,7 +94,7 @@ impl PeerLink {
         self.reads = 0;
         (self.draining, self.send_park, self.park_sent, self.confirm) =
             (false, false, false, false);
-        self.next_look = shared.now() + shared.attr.timeouts.connect;
+        self.next_look = shared.now().saturating_add(shared.attr.timeouts.connect);
         (self.grant, self.has_grant) = (None, false);
         for key in self.awaiting.values() {
             if let Some(op) = shared.sends.get_mut(*key) {

@@ -149,10 +149,10 @@ impl Driver {
         let until = timer.map_or(u64::MAX, |timer| timer.as_nanos() as u64);
         self.sleeps_until.store(until, Ordering::SeqCst);
         let timer = timer.and_then(|timer| core.shared.start.checked_add(timer));
-        let has_ended = is_application && core.shared.has_ended();
+        let has_more = core.more_requests || is_application && core.shared.has_ended();
         drop(core);
         let armed = if is_application { queue.arm_manual() } else { queue.arm() };
-        if has_ended || armed? == Armed::Ready {
+        if has_more || armed? == Armed::Ready {
             return Ok(());
         }
         let deadline = deadline.into_iter().chain(timer).min();

@@ -83,7 +83,7 @@ impl Core {
         for &peer in &self.active {
             let Ok((_, Some(link))) = self.peers.get(peer) else { continue };
             // A peer that does not answer holds its place, and keeps no other from being parked.
-            let is_prompt = now < link.phase_since + patience;
+            let is_prompt = now < link.phase_since.saturating_add(patience);
             draining += usize::from(link.connection.phase() == Phase::Draining && is_prompt);
             let rank = (!link.is_idle(), link.used);
             if link.connection.phase() == Phase::Established

@@ -174,7 +174,7 @@ impl PeerLink {
         self.current().is_some_and(|conn| conn.posted.len() < depth)
     }
 
-    /// A control message that is sent, or the connection ends: there is room for more than ever are needed.
+    /// Sends a control message. False: there is no room, or no connection any more.
     fn send_control(&mut self, shared: &mut Shared, frame: Frame) -> bool {
         self.post_bytes(shared, PostedKind::Control, frame.encode().as_bytes()) == Sent::Yes
     }

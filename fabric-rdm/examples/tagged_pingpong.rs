@@ -1,5 +1,5 @@
-//! Half a round trip of tagged messages between two processes that poll: `pingpong server [BYTES]`, then
-//! `pingpong client ADDRESS [BYTES]`.
+//! Half a round trip of tagged messages between two processes that poll: `tagged_pingpong server [BYTES]`,
+//! then `tagged_pingpong client ADDRESS [BYTES]`.
 
 use std::error::Error;
 use std::time::Instant;
@@ -22,7 +22,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         ["server", len] => (None, len),
         ["client", address] => (Some(address.parse::<Address>()?), "64"),
         ["client", address, len] => (Some(address.parse()?), len),
-        _ => return Err("pingpong server [BYTES], or pingpong client ADDRESS [BYTES]".into()),
+        _ => {
+            return Err(
+                "tagged_pingpong server [BYTES], or tagged_pingpong client ADDRESS [BYTES]".into()
+            );
+        }
     };
     let (len, domain) = (len.parse()?, Domain::open(&Hints::default())?);
     let mut attr = RdmAttr::default();
