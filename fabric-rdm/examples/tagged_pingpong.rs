@@ -10,6 +10,7 @@ use fabric_rdm::{
     Address, Completion, Endpoint, Kind, Peer, PeerEvent, PostError, RdmAttr, Recv, Send,
 };
 
+const USAGE: &str = "tagged_pingpong server [BYTES], or tagged_pingpong client ADDRESS [BYTES]";
 const ROUNDS: u64 = 20_000;
 /// Rounds that are timed together.
 const BATCH: u64 = 1000;
@@ -22,11 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         ["server", len] => (None, len),
         ["client", address] => (Some(address.parse::<Address>()?), "64"),
         ["client", address, len] => (Some(address.parse()?), len),
-        _ => {
-            return Err(
-                "tagged_pingpong server [BYTES], or tagged_pingpong client ADDRESS [BYTES]".into()
-            );
-        }
+        _ => return Err(USAGE.into()),
     };
     let (len, domain) = (len.parse()?, Domain::open(&Hints::default())?);
     let mut attr = RdmAttr::default();
