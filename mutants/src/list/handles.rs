@@ -33,8 +33,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "the range of a local slice is not checked",
         runs: Runs::Tcp,
         edits: &[edit(
-            "DomainInner::add_slice",
-            "slice.offset.checked_add(slice.len).is_some_and(|end| end <= slice.region.len())",
+            "DomainInner::check_slice",
+            "slice.offset.checked_add(slice.len).is_some_and(|end| end <= core.len)",
             "true",
         )],
         cases: &["memory.local_oob"],
@@ -43,7 +43,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "local_rights",
         about: "the rights of a local region are not checked",
         runs: Runs::Tcp,
-        edits: &[edit("DomainInner::add_slice", "!core.access.contains(need)", "false")],
+        edits: &[edit("DomainInner::check_slice", "!core.access.contains(need)", "false")],
         cases: &["memory.local_ro_dest"],
     },
     Mutant {
@@ -57,14 +57,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "inject_too_much",
         about: "more bytes than the endpoint injects are taken",
         runs: Runs::Tcp,
-        edits: &[edit("Endpoint::add_inject", "bytes.len() > max", "false")],
+        edits: &[edit("add_inject", "bytes.len() > max", "false")],
         cases: &["send.inject_over"],
     },
     Mutant {
         name: "message_too_long",
         about: "a message beyond the declared maximum is taken",
         runs: Runs::Tcp,
-        edits: &[edit("Endpoint::check_send", "len as u64 <= info.limits.message", "true")],
+        edits: &[edit("DomainInner::check_send", "len as u64 <= info.limits.message", "true")],
         cases: &["send.over_max"],
     },
     Mutant {
@@ -72,7 +72,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a misaligned atomic is no error of the call",
         runs: Runs::Tcp,
         edits: &[edit(
-            "Endpoint::check_atomic",
+            "DomainInner::check_atomic",
             "!at.addr().addr.is_multiple_of(size as u64)",
             "false",
         )],
@@ -89,14 +89,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "closed_though_busy",
         about: "a region closes while operations use it",
         runs: Runs::Tcp,
-        edits: &[edit("Region::close", "self.core.is_used() && self.is_still_used()", "false")],
+        edits: &[edit("RegionCore::close", "self.is_used() && self.is_still_used()", "false")],
         cases: &["memory.dereg_busy"],
     },
     Mutant {
         name: "unsignaled_unasked",
         about: "closing a region does not ask whether unsignaled operations have ended",
         runs: Runs::Tcp,
-        edits: &[edit("Region::is_still_used", "self.core.domain.endpoints.settle();", "")],
+        edits: &[edit("RegionCore::is_still_used", "self.domain.endpoints.settle();", "")],
         cases: &["memory.close_unsignaled"],
     },
     Mutant {
