@@ -101,10 +101,11 @@ impl EventSink for EventRouter {
         let hub = match &event {
             Event::ConnectRequest { listener } => others.listeners.get(listener).cloned(),
             Event::DeviceLost => {
-                let hubs = others.alive();
                 drop(others);
-                hubs.iter().for_each(|hub| hub.event(Event::DeviceLost));
-                return self.own.event(event);
+                // First there: a queue that is made meanwhile finds it there, or is among the others.
+                self.own.event(event);
+                let hubs = self.others.lock().alive();
+                return hubs.iter().for_each(|hub| hub.event(Event::DeviceLost));
             }
             // Events of the port are the domain's.
             event => event.endpoint().and_then(|id| others.endpoints.get(&id).cloned()),

@@ -5,7 +5,7 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use fabric_core::provider::RegistrationOps;
-use fabric_core::{Access, Memory, RemoteRegion, Result, memory};
+use fabric_core::{Access, Memory, RemoteRegion, Result};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::domain::DomainInner;
@@ -126,10 +126,7 @@ impl Region {
     /// # Errors
     /// `InvalidArgument` if the range does not fit, `InvalidState` for foreign memory once it is closed, and in a forked child.
     pub fn read_at(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
-        let at = self.core.range("read_at", offset, bytes.len())?;
-        // SAFETY: the range was checked; the core keeps the memory allocated.
-        unsafe { memory::load(at, bytes) };
-        Ok(())
+        self.core.load("read_at", offset, bytes)
     }
 
     /// Copies bytes into the region.
@@ -137,10 +134,7 @@ impl Region {
     /// # Errors
     /// As [`read_at`](Region::read_at); `InvalidArgument` for foreign memory without `LOCAL_WRITE`.
     pub fn write_at(&self, offset: usize, bytes: &[u8]) -> Result<()> {
-        let at = self.core.writable("write_at", offset, bytes.len())?;
-        // SAFETY: the range was checked; the core keeps the memory allocated.
-        unsafe { memory::store(at, bytes) };
-        Ok(())
+        self.core.store("write_at", offset, bytes)
     }
 
     /// A copy of a part of the region.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence, fence};
 
 use fabric_core::provider::{GrantOps, RegistrationOps};
-use fabric_core::{Access, Error, Memory, RemoteRegion, Result};
+use fabric_core::{Access, Error, Memory, RemoteRegion, Result, memory};
 use fabric_util::log_line;
 use fabric_util::sync::Mutex;
 
@@ -169,6 +169,27 @@ impl RegionCore {
             return Err(Error::invalid(operation, "the region was registered without LOCAL_WRITE"));
         }
         self.range(operation, offset, len)
+    }
+
+    /// Copies bytes out of it.
+    pub(crate) fn load(
+        &self,
+        operation: &'static str,
+        offset: usize,
+        bytes: &mut [u8],
+    ) -> Result<()> {
+        let from = self.range(operation, offset, bytes.len())?;
+        // SAFETY: the range was checked; this keeps the memory allocated.
+        unsafe { memory::load(from, bytes) };
+        Ok(())
+    }
+
+    /// Copies bytes into it.
+    pub(crate) fn store(&self, operation: &'static str, offset: usize, bytes: &[u8]) -> Result<()> {
+        let to = self.writable(operation, offset, bytes.len())?;
+        // SAFETY: as above.
+        unsafe { memory::store(to, bytes) };
+        Ok(())
     }
 
     /// Whether operations of this side use it.

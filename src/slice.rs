@@ -68,10 +68,7 @@ impl<'a> Slice<'a> {
     /// As [`Region::read_at`](crate::Region::read_at).
     pub fn read_at(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
         let at = self.part("read_at", offset, bytes.len())?;
-        let from = self.core.range("read_at", at, bytes.len())?;
-        // SAFETY: the range was checked; the core keeps the memory allocated.
-        unsafe { memory::load(from, bytes) };
-        Ok(())
+        self.core.load("read_at", at, bytes)
     }
 
     /// Copies bytes into it.
@@ -80,10 +77,7 @@ impl<'a> Slice<'a> {
     /// As [`Region::write_at`](crate::Region::write_at).
     pub fn write_at(&self, offset: usize, bytes: &[u8]) -> Result<()> {
         let at = self.part("write_at", offset, bytes.len())?;
-        let to = self.core.writable("write_at", at, bytes.len())?;
-        // SAFETY: the range was checked; the core keeps the memory allocated.
-        unsafe { memory::store(to, bytes) };
-        Ok(())
+        self.core.store("write_at", at, bytes)
     }
 
     /// Copies another slice, as long as this one, into it. They may overlap: all of the other arrives as it was before.

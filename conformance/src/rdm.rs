@@ -10,11 +10,9 @@ use fabric_rdm::matching::Pattern;
 use fabric_rdm::{Completion, Endpoint, Kind, Peer, PostError, RdmAttr, Recv, Send, Status};
 
 use crate::check::{Failed, Outcome};
+use crate::end::DEFAULT_TIMEOUT;
 use crate::guarded::Guarded;
 use crate::rig::Rig;
-
-/// How long a case waits for what has to come, before scaling.
-const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Lengths around the limits of each way that a payload goes.
 pub(crate) const LENGTHS: [usize; 12] =
@@ -93,7 +91,7 @@ impl<'a> RdmEnd<'a> {
     #[track_caller]
     pub(crate) fn next(&self) -> Result<Completion, Failed> {
         let place = Location::caller();
-        match self.wait_one(Some(self.rig.scaled(TIMEOUT))) {
+        match self.wait_one(Some(self.rig.scaled(DEFAULT_TIMEOUT))) {
             Ok(completion) => {
                 self.record(&completion);
                 Ok(completion)
@@ -196,7 +194,7 @@ impl<'a> RdmEnd<'a> {
         mut post: impl FnMut() -> Result<T, PostError>,
     ) -> Result<T, Failed> {
         let place = Location::caller();
-        let until = Instant::now() + self.rig.scaled(TIMEOUT);
+        let until = Instant::now() + self.rig.scaled(DEFAULT_TIMEOUT);
         loop {
             match post() {
                 Err(PostError::Again(full)) if Instant::now() >= until => {
@@ -213,14 +211,9 @@ impl<'a> RdmEnd<'a> {
     #[track_caller]
     pub(crate) fn until(&self, what: &str, look: impl Fn(&Self) -> bool) -> Outcome {
         let place = Location::caller();
-        let until = Instant::now() + self.rig.scaled(TIMEOUT);
-        while !look(self) {
-            if Instant::now() >= until {
-                return Err(Failed::at(place, what, "not within 10 s").with_dump(self.dump()));
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        Ok(())
+        let failed = || Failed::at(place, what, "not within 10 s");
+        let looked = self.rig.eventually(|| if look(self) { Ok(()) } else { Err(failed()) });
+        looked.map_err(|failed| failed.with_dump(self.dump()))
     }
 }
 

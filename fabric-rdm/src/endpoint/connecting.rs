@@ -134,7 +134,7 @@ impl PeerLink {
 
     /// Whether all is done that has to be before the connection is parked.
     fn is_drained(&self) -> bool {
-        self.draining && self.is_finished() && self.conns.iter().all(|conn| conn.posted.is_empty())
+        self.draining && self.is_finished() && !self.has_posted()
     }
 }
 
@@ -160,47 +160,40 @@ impl Core {
 
     /// Does what a link's state machine asks for.
     pub(super) fn act(&mut self, peer: Peer) {
-        while let Some((link, _)) = self.find_link(peer)
+        while let Some((link, shared)) = self.find_link(peer)
             && let Some(action) = link.connection.poll_action()
         {
             match action {
-                Action::Dial(id, hello) => {
-                    if !self.make_room(peer) {
-                        // It waits for one that is being parked.
-                        let now = self.shared.now();
-                        let Some((link, _)) = self.find_link(peer) else { return };
-                        link.connection.on_failed(now, id, DialError::Refused(Refusal::Busy));
-                        if !std::mem::replace(&mut link.waits_for_room, true) {
-                            self.waiting.push_back(peer);
-                        }
-                        continue;
-                    }
-                    let Ok((address, Some(link))) = self.peers.get_mut(peer) else { return };
-                    let address = address.clone();
-                    link.dial(&mut self.shared, &address, id, &hello);
+                Action::Dial(id, hello) => self.dial(peer, id, &hello),
+                Action::Died(cause) => self.on_death(peer, cause),
+                Action::Close(id) => link.close(shared, id),
+                // It has ended since: what was to be done with it is no more.
+                Action::Confirm(id)
+                | Action::Ready(id)
+                | Action::Drain(id)
+                | Action::SendPark(id)
+                    if link.conn(id).is_none() => {}
+                Action::Confirm(_) => link.confirm = true,
+                Action::Ready(id) => link.ready(shared, id),
+                Action::Drain(_) => {
+                    link.draining = true;
+                    link.phase_since = shared.now();
                 }
-                action => {
-                    let Some((link, shared)) = self.find_link(peer) else { return };
-                    match action {
-                        Action::Close(id) => link.close(shared, id),
-                        // It has ended since: what was to be done with it is no more.
-                        Action::Confirm(id)
-                        | Action::Ready(id)
-                        | Action::Drain(id)
-                        | Action::SendPark(id)
-                            if link.conn(id).is_none() => {}
-                        Action::Confirm(_) => link.confirm = true,
-                        Action::Ready(id) => link.ready(shared, id),
-                        Action::Drain(_) => {
-                            link.draining = true;
-                            link.phase_since = shared.now();
-                        }
-                        Action::SendPark(_) => link.send_park = true,
-                        Action::Died(cause) => self.on_death(peer, cause),
-                        Action::Dial(..) => {}
-                    }
-                }
+                Action::SendPark(_) => link.send_park = true,
             }
+        }
+    }
+
+    fn dial(&mut self, peer: Peer, id: ConnId, hello: &Hello) {
+        if self.make_room(peer) {
+            let Ok((address, Some(link))) = self.peers.get_mut(peer) else { return };
+            return link.dial(&mut self.shared, &address.clone(), id, hello);
+        }
+        // It waits for one that is being parked.
+        let Some((link, shared)) = self.find_link(peer) else { return };
+        link.connection.on_failed(shared.now(), id, DialError::Refused(Refusal::Busy));
+        if !std::mem::replace(&mut link.waits_for_room, true) {
+            self.waiting.push_back(peer);
         }
     }
 

@@ -136,7 +136,7 @@ impl Core {
                     link.mark(shared);
                 }
             }
-            let Some(peer) = self.shared.next_dirty() else { return };
+            let Some(peer) = self.shared.dirty.pop_front() else { return };
             if let Some((link, _)) = self.find_link(peer) {
                 link.dirty = false;
                 self.settle(peer);

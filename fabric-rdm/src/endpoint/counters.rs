@@ -1,12 +1,13 @@
 //! Counters of operations that ended: never lost, and independent of completions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use fabric_core::{Error, Result};
 
 use super::completion::Kind;
+use super::lock::{lock, wait};
 
 /// Counts operations of one kind that ended, successes and errors apart. It goes on without polls, and can be waited
 /// for. Clones are the same counter; any thread may use it.
@@ -43,7 +44,7 @@ impl Counter {
         let count = if ok { &self.state.successes } else { &self.state.errors };
         count.fetch_add(1, Ordering::SeqCst);
         if self.state.waiters.load(Ordering::SeqCst) > 0 {
-            drop(self.state.lock.lock().unwrap_or_else(PoisonError::into_inner));
+            drop(lock(&self.state.lock));
             self.state.changed.notify_all();
         }
     }
@@ -53,22 +54,16 @@ impl Counter {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let state = &*self.state;
         state.waiters.fetch_add(1, Ordering::SeqCst);
-        let mut guard = state.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = lock(&state.lock);
         let found = loop {
             if let Some(found) = look(self) {
                 break Some(found);
             }
-            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            guard = match left {
-                Some(Duration::ZERO) => break None,
-                Some(left) => {
-                    let waited = state.changed.wait_timeout(guard, left);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
-                None => state.changed.wait(guard).unwrap_or_else(PoisonError::into_inner),
+            guard = match wait(&state.changed, guard, deadline) {
+                Some(guard) => guard,
+                None => break None,
             };
         };
-        drop(guard);
         state.waiters.fetch_sub(1, Ordering::SeqCst);
         found
     }
@@ -98,8 +93,8 @@ impl Counter {
     }
 }
 
-/// Those of an endpoint.
-#[derive(Debug)]
+/// Those of an endpoint. Clones are the same counters.
+#[derive(Clone, Debug)]
 pub(super) struct Counters {
     by_kind: [Counter; KINDS],
 }

@@ -110,8 +110,7 @@ impl PeerLink {
             Way::Offered(remote) => delivery.remote = Some(remote),
             Way::Fetched => {}
             Way::Whole | Way::Pieces => {
-                let key = shared.deliveries.insert(delivery);
-                self.incoming.insert(head.number, Incoming::Delivery(key));
+                self.keep_delivery(shared, delivery);
                 if head.matched {
                     self.say(shared, Control::Matched(head.number));
                 }
@@ -121,12 +120,27 @@ impl PeerLink {
         self.add_delivery(shared, delivery);
     }
 
+    /// Its payload comes from now on.
+    pub(super) fn keep_delivery(&mut self, shared: &mut Shared, delivery: Delivery) -> OpKey {
+        let number = delivery.number;
+        let key = shared.deliveries.insert(delivery);
+        self.incoming.insert(number, Incoming::Delivery(key));
+        key
+    }
+
+    /// All of its payload is here. Gives its number.
+    fn complete_delivery(&mut self, shared: &mut Shared, key: OpKey) -> Option<u64> {
+        let delivery = shared.deliveries.remove(key)?;
+        self.incoming.remove(&delivery.number);
+        shared.end_met(&delivery.met, Status::Ok, delivery.immediate, delivery.account);
+        Some(delivery.number)
+    }
+
     /// Begins to take a payload that is at its sender.
     pub(super) fn add_delivery(&mut self, shared: &mut Shared, delivery: Delivery) {
         let (number, remote, len) = (delivery.number, delivery.remote, delivery.met.len);
         let envelope = delivery.met.envelope;
-        let key = shared.deliveries.insert(delivery);
-        self.incoming.insert(number, Incoming::Delivery(key));
+        let key = self.keep_delivery(shared, delivery);
         match remote {
             _ if len == 0 => self.end_delivery(shared, key),
             Some(remote) if remote.len() >= envelope.len => {
@@ -144,10 +158,9 @@ impl PeerLink {
 
     /// All of a payload that was at its sender is here.
     pub(super) fn end_delivery(&mut self, shared: &mut Shared, key: OpKey) {
-        let Some(delivery) = shared.deliveries.remove(key) else { return };
-        self.incoming.remove(&delivery.number);
-        shared.end_met(&delivery.met, Status::Ok, delivery.immediate, delivery.account);
-        self.say(shared, Control::Done(delivery.number));
+        if let Some(number) = self.complete_delivery(shared, key) {
+            self.say(shared, Control::Done(number));
+        }
     }
 
     /// The next bytes of a message. False: no honest peer sends these.
@@ -172,20 +185,15 @@ impl PeerLink {
                 true
             }
             Incoming::Delivery(key) => {
-                let Some(delivery) = shared.deliveries.get(key) else { return false };
+                let Some(delivery) = shared.deliveries.get_mut(key) else { return false };
                 let (met, taken) = (delivery.met, delivery.taken);
                 if taken + more > met.envelope.len || more == 0 || delivery.remote.is_some() {
                     return false;
                 }
+                delivery.taken += more;
                 shared.place_from(&met, taken, from);
-                if let Some(delivery) = shared.deliveries.get_mut(key) {
-                    delivery.taken += more;
-                }
-                if taken + more == met.envelope.len
-                    && let Some(delivery) = shared.deliveries.remove(key)
-                {
-                    self.incoming.remove(&number);
-                    shared.end_met(&met, Status::Ok, delivery.immediate, delivery.account);
+                if taken + more == met.envelope.len {
+                    self.complete_delivery(shared, key);
                 }
                 true
             }

@@ -5,7 +5,7 @@
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use fabric::Armed;
@@ -14,14 +14,10 @@ use fabric_util::wakeup::{Wakeup, poll_until};
 use rustix::event::{PollFd, PollFlags};
 
 use super::core::Core;
+use super::lock::{lock, wait};
 
 /// How long an application does not poll until the endpoint's thread takes over.
 const PATIENCE: Duration = Duration::from_millis(2);
-
-/// Locks a mutex whose state is whole between statements.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The endpoint under its lock, and those that drive it.
 pub(super) struct Driver {
@@ -125,14 +121,9 @@ impl Driver {
     fn wait_change(&self, seen: u64, deadline: Option<Instant>) {
         let mut changes = lock(&self.changes);
         while *changes == seen {
-            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            changes = match left {
-                Some(Duration::ZERO) => return,
-                Some(left) => {
-                    let waited = self.changed.wait_timeout(changes, left);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
-                None => self.changed.wait(changes).unwrap_or_else(PoisonError::into_inner),
+            changes = match wait(&self.changed, changes, deadline) {
+                Some(changes) => changes,
+                None => return,
             };
         }
     }

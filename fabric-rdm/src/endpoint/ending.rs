@@ -9,7 +9,7 @@ use super::ops::{Body, Incoming, Payload, SendOp};
 use super::shared::{PeerEvent, Shared};
 use super::table::OpKey;
 use crate::address::Address;
-use crate::matching::{Ending, ReceiveId};
+use crate::matching::Ending;
 use crate::peers::Peer;
 
 impl Core {
@@ -32,9 +32,9 @@ impl Core {
     }
 
     fn end_receives(&mut self, peer: Peer, status: Status) {
-        let mut ended: Vec<(ReceiveId, Ending<OpKey>)> = Vec::new();
-        self.shared.matcher.end_peer(peer, |id, ending| ended.push((id, ending)));
-        for (_, ending) in ended {
+        let mut ended = Vec::new();
+        self.shared.matcher.end_peer(peer, |_, ending| ended.push(ending));
+        for ending in ended {
             self.end_receive(ending, status);
         }
     }

@@ -12,20 +12,17 @@ use fabric_util::fork::ForkEpoch;
 use super::attr::RdmAttr;
 use super::completion::{Completion, Kind};
 use super::core::Core;
-use super::counters::Counter;
+use super::counters::{Counter, Counters};
 use super::driver::Driver;
 use super::op::{Recv, Send};
 use super::post_error::PostError;
-use super::shared::{Parts, PeerEvent, Shared};
+use super::shared::{PeerEvent, Shared};
 use super::slots::Slots;
 use super::table::OpKey;
 use crate::address::Address;
 use crate::connection::DeathCause;
-use crate::hash::keyed_hasher;
 use crate::identity::{EndpointIdentity, HostIdentity};
-use crate::matching::{MatchLimits, Matcher};
 use crate::peers::Peer;
-use crate::window::ReceiveWindows;
 
 const OP: &str = "make rdm endpoint";
 
@@ -92,7 +89,7 @@ pub struct Endpoint {
     address: Address,
     domain: Domain,
     fork_epoch: ForkEpoch,
-    counters: [Counter; 5],
+    counters: Counters,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -143,24 +140,9 @@ impl Endpoint {
         } else {
             None
         };
-        let limits = MatchLimits {
-            receives: attr.recv_depth,
-            messages: (attr.window.places.total as u32).saturating_add(attr.send_depth),
-        };
-        let shared = Shared::new(Parts {
-            me,
-            address: address.to_bytes(),
-            domain: domain.clone(),
-            events,
-            queue,
-            attr: attr.clone(),
-            slots: Slots::new(domain, attr.slot_len as usize, shared)?,
-            matcher: Matcher::new(limits)?,
-            windows: ReceiveWindows::new(&attr.window)?,
-            hasher: keyed_hasher()?,
-        });
-        let kinds = [Kind::Send, Kind::Recv, Kind::Write, Kind::Read, Kind::Atomic];
-        let counters = kinds.map(|kind| shared.counters.of(kind).clone());
+        let slots = Slots::new(domain, attr.slot_len as usize, shared)?;
+        let shared = Shared::new((domain, attr), &address, (events, queue), slots)?;
+        let counters = shared.counters.clone();
         let driver = Arc::new(Driver::new(Core::new(shared, listener)?)?);
         let runs = driver.clone();
         let thread = std::thread::Builder::new()
@@ -344,14 +326,7 @@ impl Endpoint {
 
     /// What counts the operations of a kind that ended.
     pub fn counter(&self, kind: Kind) -> &Counter {
-        let at = match kind {
-            Kind::Send => 0,
-            Kind::Recv | Kind::Released => 1,
-            Kind::Write => 2,
-            Kind::Read => 3,
-            Kind::Atomic => 4,
-        };
-        &self.counters[at]
+        self.counters.of(kind)
     }
 
     /// The most bytes that [`Send::inject`] takes: at least 96.

@@ -200,6 +200,11 @@ impl PeerLink {
             || !self.late_fetches.is_empty()
     }
 
+    /// Whether operations of its connections have not completed.
+    pub(super) fn has_posted(&self) -> bool {
+        self.conns.iter().any(|conn| !conn.posted.is_empty())
+    }
+
     /// Whether all is done that was begun on the connection, less what is posted.
     pub(super) fn is_finished(&self) -> bool {
         self.reads == 0
@@ -211,9 +216,7 @@ impl PeerLink {
 
     /// Whether nothing is under way but what may wait at its sender for ever.
     pub(super) fn is_idle(&self) -> bool {
-        !self.wants_connection()
-            && self.reads == 0
-            && self.conns.iter().all(|conn| conn.posted.is_empty())
+        !self.wants_connection() && self.reads == 0 && !self.has_posted()
     }
 
     /// An operation was posted.

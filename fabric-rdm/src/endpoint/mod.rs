@@ -27,6 +27,7 @@ mod ending;
 mod handle;
 mod hello_data;
 mod link;
+mod lock;
 mod op;
 mod ops;
 mod post_error;

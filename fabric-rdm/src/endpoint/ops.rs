@@ -1,10 +1,11 @@
 //! What an endpoint keeps of operations, messages and receives until they end.
 
 use fabric::{Grant, OwnedOp, OwnedSlice, PendingGrant};
-use fabric_core::RemoteRegion;
+use fabric_core::{RemoteRegion, Result};
 use smallvec::SmallVec;
 
 use super::completion::Kind;
+use super::op::{PayloadRef, Send};
 use super::table::OpKey;
 use super::wire::{MessageHead, Way};
 use crate::matching::{Envelope, Match, MessageId, ReceiveId};
@@ -25,6 +26,20 @@ pub(super) struct SendOp {
     pub(super) waits_payload: bool,
     /// The target is to say that it has met a receive, and has not.
     pub(super) waits_match: bool,
+}
+
+impl SendOp {
+    /// One that has not begun.
+    pub(super) fn new(
+        peer: Peer,
+        (context, signaled): (u64, bool),
+        kind: Kind,
+        len: u64,
+        body: Body,
+    ) -> Self {
+        let (posts, waits_payload, waits_match) = (0, false, false);
+        SendOp { peer, context, kind, signaled, len, body, posts, waits_payload, waits_match }
+    }
 }
 
 pub(super) enum Body {
@@ -63,9 +78,26 @@ pub(super) enum Source {
 }
 
 impl Outgoing {
+    /// Of what is posted, with its payload held.
+    pub(super) fn new(send: &Send<'_>, source: Source, charged: Option<Way>) -> Self {
+        let Send { tag, immediate, matched, .. } = *send;
+        let (number, taken, grant) = (0, 0, GrantState::None);
+        Outgoing { tag, immediate, matched, source, number, charged, taken, grant }
+    }
+
     pub(super) fn head(&self, len: u64, way: Way) -> MessageHead {
         let Outgoing { number, tag, immediate, matched, .. } = *self;
         MessageHead { number, tag, immediate, len, matched, way }
+    }
+}
+
+impl Source {
+    /// Payload that is needed beyond the post.
+    pub(super) fn hold(payload: PayloadRef<'_>) -> Result<Self> {
+        Ok(match payload {
+            PayloadRef::Slice(slice) => Source::Slice(slice.hold()?),
+            PayloadRef::Bytes(bytes) => Source::Bytes(SmallVec::from_slice(bytes)),
+        })
     }
 }
 

@@ -30,7 +30,7 @@ impl Core {
             return Err(Full::Depth.into());
         }
         if let Some(source) = recv.pattern.source() {
-            self.check_source(source)?;
+            self.peers.get(source)?;
         }
         let key = self.shared.add_recv(recv)?;
         let mut receive = Receive::new(recv.pattern, recv.into.len() as u64);
@@ -58,12 +58,6 @@ impl Core {
         }
         self.pump();
         Ok(key)
-    }
-
-    /// A receive from a peer that is down alone would wait for ever, unless a message of it is there.
-    fn check_source(&mut self, source: Peer) -> Result<(), PostError> {
-        self.peers.get(source)?;
-        Ok(())
     }
 
     /// A receive of a connection has completed.
@@ -233,8 +227,7 @@ impl Core {
                 let taken = bytes.len() as u64;
                 if let Some((link, shared)) = self.find_link(met.envelope.source) {
                     let delivery = Delivery::new(met, number, immediate, taken, credit);
-                    let key = shared.deliveries.insert(delivery);
-                    link.incoming.insert(number, Incoming::Delivery(key));
+                    link.keep_delivery(shared, delivery);
                 }
             }
             Payload::AtSender(offer) => {

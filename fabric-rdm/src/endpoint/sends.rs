@@ -2,13 +2,12 @@
 
 use fabric::{Access, Completion as RawCompletion, Op, OpKind, OwnedOp};
 use fabric_core::{Error, Status as RawStatus};
-use smallvec::SmallVec;
 
 use super::completion::{Kind, Status};
 use super::core::Core;
 use super::link::{PeerLink, PostedKind};
 use super::op::{PayloadRef, Send};
-use super::ops::{Arrival, Body, GrantState, Outgoing, Payload, SendOp, Source};
+use super::ops::{Arrival, Body, Outgoing, Payload, SendOp, Source};
 use super::post_error::{Full, PostError};
 use super::shared::Shared;
 use super::table::OpKey;
@@ -51,17 +50,8 @@ impl Core {
             }
             _ => None,
         };
-        let op = |body| SendOp {
-            peer,
-            context: send.context,
-            kind: Kind::Send,
-            signaled: send.signaled,
-            len,
-            body,
-            posts: 0,
-            waits_payload: false,
-            waits_match: false,
-        };
+        let what = (send.context, send.signaled);
+        let op = |body| SendOp::new(peer, what, Kind::Send, len, body);
         let is_first = link.is_clear();
         if charged == Some(Way::Whole) && is_first {
             let head = MessageHead {
@@ -81,21 +71,8 @@ impl Core {
             }
             shared.sends.remove(key);
         }
-        let source = match payload {
-            PayloadRef::Slice(slice) => slice.hold().map(Source::Slice),
-            PayloadRef::Bytes(bytes) => Ok(Source::Bytes(SmallVec::from_slice(bytes))),
-        };
-        let source = source.inspect_err(|_| link.uncharge(charged, len))?;
-        let message = Outgoing {
-            tag: send.tag,
-            immediate: send.immediate,
-            matched: send.matched,
-            source,
-            number: 0,
-            charged,
-            taken: 0,
-            grant: GrantState::None,
-        };
+        let source = Source::hold(payload).inspect_err(|_| link.uncharge(charged, len))?;
+        let message = Outgoing::new(send, source, charged);
         let key = shared.sends.insert(op(Body::Message(message)));
         match charged {
             Some(_) => link.submit(shared, key),
@@ -137,17 +114,10 @@ impl Core {
         link.check_alive()?;
         shared.uses += 1;
         link.used = shared.uses;
-        let key = shared.sends.insert(SendOp {
-            peer,
-            context: op.get_context(),
-            kind,
-            signaled: op.is_signaled(),
-            len: kept.len() as u64,
-            body: Body::OneSided(kept),
-            posts: 0,
-            waits_payload: false,
-            waits_match: false,
-        });
+        let what = (op.get_context(), op.is_signaled());
+        let len = kept.len() as u64;
+        let one_sided = SendOp::new(peer, what, kind, len, Body::OneSided(kept));
+        let key = shared.sends.insert(one_sided);
         link.submit(shared, key);
         shared.sends_out += 1;
         self.after_post();
@@ -178,31 +148,11 @@ impl Core {
     /// A message of the endpoint to itself needs no connection and no window: it stays where it is until it meets a receive.
     fn send_to_self(&mut self, peer: Peer, send: &Send<'_>, len: u64) -> Result<OpKey, PostError> {
         let shared = &mut self.shared;
-        let source = match send.payload {
-            PayloadRef::Slice(slice) => Source::Slice(slice.hold()?),
-            PayloadRef::Bytes(bytes) => Source::Bytes(SmallVec::from_slice(bytes)),
-        };
-        let message = Outgoing {
-            tag: send.tag,
-            immediate: send.immediate,
-            matched: send.matched,
-            source,
-            number: 0,
-            charged: None,
-            taken: 0,
-            grant: GrantState::None,
-        };
-        let key = shared.sends.insert(SendOp {
-            peer,
-            context: send.context,
-            kind: Kind::Send,
-            signaled: send.signaled,
-            len,
-            body: Body::Message(message),
-            posts: 0,
-            waits_payload: true,
-            waits_match: send.matched,
-        });
+        let message = Outgoing::new(send, Source::hold(send.payload)?, None);
+        let what = (send.context, send.signaled);
+        let op = SendOp::new(peer, what, Kind::Send, len, Body::Message(message));
+        let waits_match = send.matched;
+        let key = shared.sends.insert(SendOp { waits_payload: true, waits_match, ..op });
         let envelope = Envelope { source: peer, tag: send.tag, len };
         let mut arrival = Arrival {
             id: None,

@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use ahash::RandomState;
-use fabric::{CompletionQueue, Domain, EventQueue};
-use fabric_core::{EndpointAttr, EndpointId, Error};
+use fabric::{Capabilities, CompletionQueue, Domain, EventQueue};
+use fabric_core::{EndpointAttr, EndpointId, Result};
 
 use super::attr::RdmAttr;
 use super::completion::{Completion, Kind, Status};
@@ -14,9 +14,11 @@ use super::hello_data::Windows;
 use super::ops::{Arrival, Delivery, RecvOp, SendOp};
 use super::slots::{Heads, Slots};
 use super::table::{OpKey, Table};
+use crate::address::Address;
 use crate::connection::{ConnId, DeathCause};
+use crate::hash::keyed_hasher;
 use crate::identity::EndpointIdentity;
-use crate::matching::{Matcher, Released};
+use crate::matching::{MatchLimits, Matcher, Released};
 use crate::peers::Peer;
 use crate::window::{Account, ReceiveWindows};
 
@@ -78,39 +80,31 @@ pub(super) struct Shared {
     pub(super) dropped: u64,
 }
 
-/// What an endpoint is made with.
-pub(super) struct Parts {
-    pub(super) me: EndpointIdentity,
-    pub(super) address: Vec<u8>,
-    pub(super) domain: Domain,
-    pub(super) events: EventQueue,
-    pub(super) queue: CompletionQueue,
-    pub(super) attr: RdmAttr,
-    pub(super) slots: Slots,
-    pub(super) matcher: Matcher<OpKey, OpKey>,
-    pub(super) windows: ReceiveWindows,
-    pub(super) hasher: RandomState,
-}
-
 impl Shared {
-    pub(super) fn new(parts: Parts) -> Self {
-        let Parts { me, address, domain, events, queue, attr, slots, matcher, windows, hasher } =
-            parts;
+    pub(super) fn new(
+        (domain, attr): (&Domain, &RdmAttr),
+        address: &Address,
+        (events, queue): (EventQueue, CompletionQueue),
+        slots: Slots,
+    ) -> Result<Self> {
         let info = domain.info();
-        let has_grants = info.capabilities.contains(fabric::Capabilities::GRANTS);
-        Shared {
-            me,
-            address,
+        let limits = MatchLimits {
+            receives: attr.recv_depth,
+            messages: (attr.window.places.total as u32).saturating_add(attr.send_depth),
+        };
+        Ok(Shared {
+            me: address.identity(),
+            address: address.to_bytes(),
             connection_attr: attr.connection_attr(info),
-            has_grants,
-            heads: Heads::new(&domain),
-            domain,
+            has_grants: info.capabilities.contains(Capabilities::GRANTS),
+            heads: Heads::new(domain),
+            domain: domain.clone(),
             events,
             queue,
-            attr,
+            attr: attr.clone(),
             slots,
-            matcher,
-            windows,
+            matcher: Matcher::new(limits)?,
+            windows: ReceiveWindows::new(&attr.window)?,
             accounts: Vec::new(),
             sends: Table::default(),
             recvs: Table::default(),
@@ -121,14 +115,14 @@ impl Shared {
             recvs_out: 0,
             counters: Counters::new(),
             peer_events: VecDeque::new(),
-            conns: HashMap::with_hasher(hasher),
+            conns: HashMap::with_hasher(keyed_hasher()?),
             dirty: VecDeque::new(),
             strangers: 0,
             uses: 0,
             start: Instant::now(),
             device_lost: false,
             dropped: 0,
-        }
+        })
     }
 
     /// The time, as the state machines of connections count it.
@@ -144,7 +138,7 @@ impl Shared {
     }
 
     /// A peer's part of the receive window.
-    pub(super) fn open_account(&mut self, peer: Peer) -> Result<Account, Error> {
+    pub(super) fn open_account(&mut self, peer: Peer) -> Result<Account> {
         let account = self.windows.open()?;
         if self.accounts.len() <= account.index() {
             self.accounts.resize(account.index() + 1, None);
@@ -162,11 +156,6 @@ impl Shared {
         if let Some((account, bytes)) = credit {
             self.windows.on_matched(account, bytes);
         }
-    }
-
-    /// The next link that is to be looked at, once: it is to be so when its place frees.
-    pub(super) fn next_dirty(&mut self) -> Option<Peer> {
-        self.dirty.pop_front()
     }
 
     /// An operation to a peer has ended. Its link is another matter.

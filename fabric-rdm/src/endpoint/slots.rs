@@ -3,19 +3,63 @@
 use std::sync::Arc;
 
 use fabric::{Access, Domain, Endpoint, OpKind, Recv, Region, SharedReceiveQueue, Slice};
-use fabric_core::Result;
+use fabric_core::{Error, Result};
 
 use super::wire::MAX_CONTROL;
 
-/// Slots of one region, so that memory is taken as connections come.
+/// Parts of one region, so that memory is taken as it is needed.
 const CHUNK: usize = 64;
+
+/// Parts of registered memory, all of one length, by numbers.
+struct Pool {
+    domain: Domain,
+    part_len: usize,
+    access: Access,
+    chunks: Vec<Arc<Region>>,
+    free: Vec<u32>,
+}
+
+impl Pool {
+    fn new(domain: &Domain, part_len: usize, access: Access) -> Self {
+        let (domain, chunks, free) = (domain.clone(), Vec::new(), Vec::new());
+        Pool { domain, part_len, access, chunks, free }
+    }
+
+    fn take(&mut self) -> Result<u32> {
+        if self.free.is_empty() {
+            let region = self.domain.alloc(CHUNK * self.part_len, self.access)?;
+            let first = (self.chunks.len() * CHUNK) as u32;
+            self.chunks.push(Arc::new(region));
+            self.free.extend((first..first + CHUNK as u32).rev());
+        }
+        // There is one now.
+        Ok(self.free.pop().unwrap_or_default())
+    }
+
+    fn part(&self, number: u32) -> Option<SlotPart> {
+        let (chunk, at) = (number as usize / CHUNK, number as usize % CHUNK);
+        let (offset, len) = (at * self.part_len, self.part_len);
+        Some(SlotPart { region: self.chunks.get(chunk)?.clone(), offset, len })
+    }
+}
+
+/// A part of the endpoint's own memory.
+pub(super) struct SlotPart {
+    region: Arc<Region>,
+    offset: usize,
+    len: usize,
+}
+
+impl SlotPart {
+    /// So many bytes of it.
+    pub(super) fn slice(&self, from: usize, len: usize) -> Slice<'_> {
+        self.region.slice(self.offset..self.offset + self.len).slice(from..from + len)
+    }
+}
 
 /// Where frames arrive.
 pub(super) struct Slots {
-    domain: Domain,
-    slot_len: usize,
-    chunks: Vec<Arc<Region>>,
-    free: Vec<u32>,
+    pool: Pool,
     /// Where all of them are posted, unless each connection has some of its own.
     shared: Option<SharedReceiveQueue>,
 }
@@ -27,16 +71,10 @@ impl Slots {
         slot_len: usize,
         shared: Option<(SharedReceiveQueue, usize)>,
     ) -> Result<Self> {
-        let (queue, count) = shared.map_or((None, 0), |(queue, count)| (Some(queue), count));
-        let mut slots = Slots {
-            domain: domain.clone(),
-            slot_len,
-            chunks: Vec::new(),
-            free: Vec::new(),
-            shared: queue,
-        };
+        let (shared, count) = shared.map_or((None, 0), |(queue, count)| (Some(queue), count));
+        let mut slots = Slots { pool: Pool::new(domain, slot_len, Access::LOCAL_WRITE), shared };
         for _ in 0..count {
-            let slot = slots.take()?;
+            let slot = slots.pool.take()?;
             slots.repost(slot, None)?;
         }
         Ok(slots)
@@ -46,21 +84,9 @@ impl Slots {
         self.shared.as_ref()
     }
 
-    fn take(&mut self) -> Result<u32> {
-        if self.free.is_empty() {
-            let region = self.domain.alloc(CHUNK * self.slot_len, Access::LOCAL_WRITE)?;
-            let first = (self.chunks.len() * CHUNK) as u32;
-            self.chunks.push(Arc::new(region));
-            self.free.extend((first..first + CHUNK as u32).rev());
-        }
-        // There is one now.
-        Ok(self.free.pop().unwrap_or_default())
-    }
-
     /// The memory of a slot.
     pub(super) fn part(&self, slot: u32) -> Option<SlotPart> {
-        let (chunk, offset) = (slot as usize / CHUNK, slot as usize % CHUNK * self.slot_len);
-        Some(SlotPart { region: self.chunks.get(chunk)?.clone(), offset, len: self.slot_len })
+        self.pool.part(slot)
     }
 
     /// Posts so many slots to a connection that has receives of its own.
@@ -69,7 +95,7 @@ impl Slots {
             return Ok(());
         }
         for _ in 0..count {
-            let slot = self.take()?;
+            let slot = self.pool.take()?;
             self.repost(slot, Some(endpoint))?;
         }
         Ok(())
@@ -78,24 +104,19 @@ impl Slots {
     /// A slot is free: it is posted again, where it can be.
     pub(super) fn repost(&mut self, slot: u32, endpoint: Option<&Endpoint>) -> Result<()> {
         let Some(part) = self.part(slot) else { return Ok(()) };
-        let slice = part.slice(0, part.len);
-        let context = Posting::Slot(slot).to_bits();
-        let posted = match (&self.shared, endpoint) {
-            (Some(shared), _) => shared.recv(slice, context),
-            (None, Some(endpoint)) => {
-                endpoint.post_recvs(&[Recv::new(slice, context)]).map_err(|stopped| stopped.error)
+        let recv = Recv::new(part.slice(0, part.len), Posting::Slot(slot).to_bits());
+        let is_posted = match (&self.shared, endpoint) {
+            (Some(shared), _) => {
+                return shared.post_recvs(&[recv]).map_err(|stopped| stopped.error);
             }
-            (None, None) => {
-                self.free.push(slot);
-                return Ok(());
-            }
+            (None, Some(endpoint)) => endpoint.post_recvs(&[recv]).is_ok(),
+            (None, None) => false,
         };
-        if posted.is_err() && self.shared.is_none() {
+        if !is_posted {
             // The connection is over: the slot is for another one.
-            self.free.push(slot);
-            return Ok(());
+            self.pool.free.push(slot);
         }
-        posted
+        Ok(())
     }
 }
 
@@ -126,57 +147,29 @@ impl Posting {
     }
 }
 
-/// A part of the endpoint's own memory.
-pub(super) struct SlotPart {
-    region: Arc<Region>,
-    offset: usize,
-    len: usize,
-}
-
-impl SlotPart {
-    /// So many bytes of it.
-    pub(super) fn slice(&self, from: usize, len: usize) -> Slice<'_> {
-        self.region.slice(self.offset..self.offset + self.len).slice(from..from + len)
-    }
-}
-
 /// Bytes of one head: as many as any has, and as a confirmation.
 const HEAD_LEN: usize = 320;
 const _: () = assert!(HEAD_LEN >= MAX_CONTROL);
 
 /// Where the heads of messages are whose payload goes from the application's memory.
-pub(super) struct Heads {
-    domain: Domain,
-    chunks: Vec<Arc<Region>>,
-    free: Vec<u32>,
-}
+pub(super) struct Heads(Pool);
 
 impl Heads {
     pub(super) fn new(domain: &Domain) -> Self {
-        Heads { domain: domain.clone(), chunks: Vec::new(), free: Vec::new() }
+        Heads(Pool::new(domain, HEAD_LEN, Access::empty()))
     }
 
     /// Writes a head, and keeps it until it is [given back](Self::give_back).
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(u32, SlotPart)> {
-        if self.free.is_empty() {
-            let region = self.domain.alloc(CHUNK * HEAD_LEN, Access::empty())?;
-            let first = (self.chunks.len() * CHUNK) as u32;
-            self.chunks.push(Arc::new(region));
-            self.free.extend((first..first + CHUNK as u32).rev());
-        }
-        let head = self.free.pop().unwrap_or_default();
-        let (chunk, offset) = (head as usize / CHUNK, head as usize % CHUNK * HEAD_LEN);
-        let part = SlotPart { region: self.chunks[chunk].clone(), offset, len: HEAD_LEN };
-        match part.slice(0, bytes.len()).write_at(0, bytes) {
-            Ok(()) => Ok((head, part)),
-            Err(error) => {
-                self.free.push(head);
-                Err(error)
-            }
-        }
+        const OP: &str = "write head";
+        let head = self.0.take()?;
+        let part = self.0.part(head).ok_or_else(|| Error::state(OP, "the pool has no such head"));
+        let written =
+            part.and_then(|part| part.slice(0, bytes.len()).write_at(0, bytes).map(|()| part));
+        written.map(|part| (head, part)).inspect_err(|_| self.give_back(head))
     }
 
     pub(super) fn give_back(&mut self, head: u32) {
-        self.free.push(head);
+        self.0.free.push(head);
     }
 }
