@@ -224,13 +224,15 @@ impl SharedReceives {
         let len =
             self.domain.add_slices("recv", into, Access::LOCAL_WRITE, max, segments, &mut regions);
         let len = len.inspect_err(|_| segments.truncate(before))?;
-        if !self.slots.lock().has_room() {
-            self.cq.try_reap();
-        }
         let mut slots = self.slots.lock();
         if !slots.has_room() {
-            segments.truncate(before);
-            return Err(Error::Again);
+            drop(slots);
+            self.cq.try_reap();
+            slots = self.slots.lock();
+            if !slots.has_room() {
+                segments.truncate(before);
+                return Err(Error::Again);
+            }
         }
         let (context, kind, report) = (recv.context, OpKind::Recv, ReportMode::Always);
         let number = slots.insert(InFlightOp { context, len, kind, report, regions });

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use ahash::RandomState;
 use fabric_core::EndpointId;
 use fabric_util::sync::{Mutex, MutexGuard};
 
@@ -23,7 +24,7 @@ pub(crate) struct SlotTable {
     posted: u64,
     /// Receives that count against the depth: those in a slot, and those whose completion was not taken yet.
     counted: usize,
-    endpoints: HashMap<EndpointId, Arc<EndpointShared>>,
+    endpoints: HashMap<EndpointId, Arc<EndpointShared>, RandomState>,
     /// What becomes of the receives that are left at the end.
     fate: Fate,
 }
@@ -43,7 +44,8 @@ impl Slots {
             depth,
             posted: 0,
             counted: 0,
-            endpoints: HashMap::new(),
+            // Ids are chosen here alone: any seeds do.
+            endpoints: HashMap::with_hasher(RandomState::with_seeds(1, 2, 3, 4)),
             fate: Fate::Free,
         }))
     }
@@ -125,8 +127,9 @@ impl SlotTable {
         }
     }
 
-    pub(crate) fn endpoint(&self, id: EndpointId) -> Option<Arc<EndpointShared>> {
-        self.endpoints.get(&id).cloned()
+    #[inline]
+    pub(crate) fn endpoint(&self, id: EndpointId) -> Option<&Arc<EndpointShared>> {
+        self.endpoints.get(&id)
     }
 
     /// See [`SlotTable::remove_endpoint`].

@@ -13,7 +13,7 @@ use crate::counters::Ends;
 use crate::event_router::EventRouter;
 use crate::inflight::{DeferredDrops, InFlightOp, RegionRefs, ReportMode};
 use crate::registry::EndpointShared;
-use crate::slots::Slots;
+use crate::slots::{SlotTable, Slots};
 
 /// An endpoint, as the queue knows it.
 pub(super) struct BoundEndpoint {
@@ -120,8 +120,7 @@ impl BoundEndpoints {
     }
 
     fn receives(&self, token: Token) -> Option<&BoundReceives> {
-        let slot = self.slots.get(token.slot() as usize)?;
-        if slot.generation == token.generation() { slot.receives.as_ref() } else { None }
+        find_receives(&self.slots, token)
     }
 
     /// An operation that was reaped before has been taken by the application.
@@ -192,43 +191,42 @@ impl BoundEndpoints {
 
 impl BoundEndpoints {
     /// As `resolve`, of a receive of a shared queue.
-    #[cold]
     pub(super) fn resolve_shared(
         &mut self,
         raw: &RawCompletion,
         drops: &mut DeferredDrops,
         deliver: &mut dyn FnMut(Completion, RegionRefs, Token) -> Option<RegionRefs>,
     ) {
-        let Some(BoundReceives { id, slots, .. }) = self.receives(raw.token) else {
-            self.unknown_tokens += 1;
+        let BoundEndpoints { events, slots, unknown_tokens, .. } = self;
+        let Some(BoundReceives { id, slots, .. }) = find_receives(slots, raw.token) else {
+            *unknown_tokens += 1;
             return;
         };
         let mut slots = slots.lock();
-        let shared = raw.endpoint.and_then(|id| slots.endpoint(id));
-        // A device that vanished completes one for all.
-        let (op, all) = match raw.flushes_earlier {
-            true => (None, slots.take_all()),
-            false => (slots.take(raw.token.sequence()), Vec::new()),
-        };
-        if op.is_none() && !raw.flushes_earlier {
-            drop(slots);
-            self.unknown_tokens += 1;
-            return;
-        }
         let (id, mut early) = (raw.endpoint.unwrap_or(*id), None);
-        for op in all.into_iter().chain(op) {
+        let mut end = |slots: &mut SlotTable, op: InFlightOp| {
             let completion = received(raw, op.context, id);
-            if let Some(shared) = &shared {
-                early = count_received(shared, &completion).then(|| shared.clone());
+            if let Some(shared) = slots.endpoint(id)
+                && count_received(shared, &completion)
+            {
+                early = Some(shared.clone());
             }
             if let Some(regions) = deliver(completion, op.regions, raw.token) {
                 regions.release(drops);
                 slots.credit();
             }
+        };
+        if raw.flushes_earlier {
+            // A device that vanished completes one for all.
+            slots.take_all().into_iter().for_each(|op| end(&mut slots, op));
+        } else if let Some(op) = slots.take(raw.token.sequence()) {
+            end(&mut slots, op);
+        } else {
+            *unknown_tokens += 1;
         }
         drop(slots);
         if let Some(shared) = early {
-            connected_early(&self.events, &shared);
+            connected_early(events, &shared);
         }
     }
 }
@@ -266,6 +264,12 @@ fn count_received(shared: &EndpointShared, completion: &Completion) -> bool {
 fn find(slots: &mut [EndpointSlot], token: Token) -> Option<&mut BoundEndpoint> {
     let slot = slots.get_mut(token.slot() as usize)?;
     if slot.generation == token.generation() { slot.endpoint.as_mut() } else { None }
+}
+
+#[inline]
+fn find_receives(slots: &[EndpointSlot], token: Token) -> Option<&BoundReceives> {
+    let slot = slots.get(token.slot() as usize)?;
+    if slot.generation == token.generation() { slot.receives.as_ref() } else { None }
 }
 
 /// A message came to an endpoint that accepts, before the `Connected` event of its provider: the thread that takes

@@ -86,6 +86,10 @@ impl Core {
                 break;
             }
         }
+        if !found {
+            // Where it fails, the queue is over.
+            let _ = self.shared.slots.on_idle();
+        }
         if self.more_requests {
             found = true;
             self.on_requests();

@@ -41,8 +41,9 @@ impl Core {
         let charged = match link.current {
             Some(_) if link.has_grant && !link.draining && link.uncharged == 0 => {
                 let charged = link.charge(shared, len);
-                // What it asks for has to go out.
-                link.mark(shared);
+                if link.has_notice() {
+                    link.mark(shared);
+                }
                 Some(charged.map_err(Full::Peer)?)
             }
             _ if link.uncharged >= shared.attr.window.places.window => {

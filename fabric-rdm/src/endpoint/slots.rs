@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use fabric::{Access, Domain, Endpoint, OpKind, Recv, Region, SharedReceiveQueue, Slice};
 use fabric_core::{Error, Result};
+use smallvec::SmallVec;
 
 use super::wire::MAX_CONTROL;
 
@@ -51,6 +52,11 @@ pub(super) struct SlotPart {
 }
 
 impl SlotPart {
+    /// A receive into all of it.
+    fn recv(&self, slot: u32) -> Recv<'_> {
+        Recv::new(self.slice(0, self.len), Posting::Slot(slot).to_bits())
+    }
+
     /// So many bytes of it.
     pub(super) fn slice(&self, from: usize, len: usize) -> Slice<'_> {
         self.region.slice(self.offset..self.offset + self.len).slice(from..from + len)
@@ -62,7 +68,14 @@ pub(super) struct Slots {
     pool: Pool,
     /// Where all of them are posted, unless each connection has some of its own.
     shared: Option<SharedReceiveQueue>,
+    /// Those that are free, and to be posted there together.
+    emptied: SmallVec<[u32; BATCH]>,
+    /// As many of them as are posted at the latest: a small part of all.
+    batch: usize,
 }
+
+/// Slots that are posted together: each for itself costs twice as much.
+const BATCH: usize = 16;
 
 impl Slots {
     /// With `shared`, all `count` slots are posted there at once.
@@ -72,11 +85,15 @@ impl Slots {
         shared: Option<(SharedReceiveQueue, usize)>,
     ) -> Result<Self> {
         let (shared, count) = shared.map_or((None, 0), |(queue, count)| (Some(queue), count));
-        let mut slots = Slots { pool: Pool::new(domain, slot_len, Access::LOCAL_WRITE), shared };
+        let pool = Pool::new(domain, slot_len, Access::LOCAL_WRITE);
+        let (emptied, batch) = (SmallVec::new(), (count / BATCH).clamp(1, BATCH));
+        let mut slots = Slots { pool, shared, emptied, batch };
         for _ in 0..count {
             let slot = slots.pool.take()?;
-            slots.repost(slot, None)?;
+            slots.emptied.push(slot);
+            slots.repost_emptied(slots.batch)?;
         }
+        slots.repost_emptied(1)?;
         Ok(slots)
     }
 
@@ -101,22 +118,40 @@ impl Slots {
         Ok(())
     }
 
-    /// A slot is free: it is posted again, where it can be.
+    /// A slot is free: it is posted again, where it can be; to the shared queue with others.
     pub(super) fn repost(&mut self, slot: u32, endpoint: Option<&Endpoint>) -> Result<()> {
-        let Some(part) = self.part(slot) else { return Ok(()) };
-        let recv = Recv::new(part.slice(0, part.len), Posting::Slot(slot).to_bits());
-        let is_posted = match (&self.shared, endpoint) {
-            (Some(shared), _) => {
-                return shared.post_recvs(&[recv]).map_err(|stopped| stopped.error);
-            }
-            (None, Some(endpoint)) => endpoint.post_recvs(&[recv]).is_ok(),
-            (None, None) => false,
-        };
+        if self.shared.is_some() {
+            self.emptied.push(slot);
+            return self.repost_emptied(self.batch);
+        }
+        let part = self.part(slot);
+        let is_posted = part
+            .as_ref()
+            .zip(endpoint)
+            .is_some_and(|(part, endpoint)| endpoint.post_recvs(&[part.recv(slot)]).is_ok());
         if !is_posted {
             // The connection is over: the slot is for another one.
             self.pool.free.push(slot);
         }
         Ok(())
+    }
+
+    /// Nothing else is to be done: slots that are free are posted if it is worth it.
+    pub(super) fn on_idle(&mut self) -> Result<()> {
+        self.repost_emptied(self.batch.div_ceil(2))
+    }
+
+    /// Posts slots to the shared queue, if there are so many.
+    fn repost_emptied(&mut self, min: usize) -> Result<()> {
+        let Some(shared) = self.shared.as_ref().filter(|_| self.emptied.len() >= min) else {
+            return Ok(());
+        };
+        let slots = std::mem::take(&mut self.emptied);
+        let parts: SmallVec<[_; BATCH]> =
+            slots.iter().filter_map(|slot| Some((*slot, self.pool.part(*slot)?))).collect();
+        let recvs: SmallVec<[_; BATCH]> =
+            parts.iter().map(|(slot, part)| part.recv(*slot)).collect();
+        shared.post_recvs(&recvs).map_err(|stopped| stopped.error)
     }
 }
 

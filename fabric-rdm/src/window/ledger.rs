@@ -34,7 +34,7 @@ struct Part {
     waits: bool,
     /// It was granted more than is reserved, and is in that queue.
     holds: bool,
-    /// There may be something to announce, and it is in that queue.
+    /// There was something to announce, and it is in that queue.
     changed: bool,
     /// It asked for more, and nothing was announced since.
     asked: bool,
@@ -63,7 +63,7 @@ pub(super) struct Ledger {
     waiting: VecDeque<u32>,
     /// Peers that were granted more than is reserved, the first one first.
     holders: VecDeque<u32>,
-    /// Peers for which there may be something to announce.
+    /// Peers for which there was something to announce.
     changed: VecDeque<u32>,
 }
 
@@ -110,14 +110,14 @@ impl Ledger {
         }
     }
 
-    /// There may be something to announce to a peer.
+    /// A peer's part has changed: if there is something to announce, the peer is in the queue for that.
     fn note(&mut self, at: u32) {
-        if !std::mem::replace(&mut self.parts[at as usize].changed, true) {
+        if self.is_due(at) && !std::mem::replace(&mut self.parts[at as usize].changed, true) {
             self.changed.push_back(at);
         }
     }
 
-    /// The next peer to which there may be something to announce.
+    /// The next peer to which there was something to announce when its part changed.
     pub(super) fn next_changed(&mut self) -> Option<u32> {
         let at = self.changed.pop_front()?;
         self.parts[at as usize].changed = false;
@@ -152,8 +152,9 @@ impl Ledger {
         self.change(at, |part| part.freed += amount.min(part.received - part.freed));
         // First to those that wait: then what is left of its own.
         self.serve();
-        self.grant(at, u64::MAX);
-        self.note(at);
+        if self.grant(at, u64::MAX) == 0 {
+            self.note(at);
+        }
     }
 
     pub(super) fn on_notice(&mut self, at: u32, notice: Notice) -> Result<(), WindowError> {
@@ -206,7 +207,14 @@ impl Ledger {
     }
 
     /// Divides what is free among those that wait; where nothing is, others are to give back.
+    #[inline]
     fn serve(&mut self) {
+        if !self.waiting.is_empty() {
+            self.serve_waiting();
+        }
+    }
+
+    fn serve_waiting(&mut self) {
         for _ in 0..self.waiting.len() {
             let Some(&at) = self.waiting.front() else { return };
             let part = &self.parts[at as usize];
@@ -242,15 +250,19 @@ impl Ledger {
         }
     }
 
-    /// Whether the peer should be sent an [`Allowance`] now: it is short, or much has been granted since.
+    /// Whether the peer should be sent an [`Allowance`] now: it has no more left than it has been granted since, which is half of
+    /// what it can have.
     pub(super) fn is_due(&self, at: u32) -> bool {
         let part = &self.parts[at as usize];
+        if part.closed {
+            return false;
+        }
         let (more, left) = (part.granted - part.announced, part.announced - part.received);
         let freed = part.freed - part.freed_announced;
         let is_short = left <= more || part.asked;
         part.recall
             || part.fresh
-            || (more > 0 && (is_short || more > part.level / 4))
+            || (more > 0 && is_short)
             // Without more, for the reason that the sender gives for being blocked.
             || (left == 0 && freed > self.resource.window / 4)
     }

@@ -2,12 +2,16 @@
 //!
 //! A post that need not go at once, since earlier ones are unacknowledged, is held until the application polls, so that
 //! many go in one system call. If the application does not poll in time the thread sends them: so its sleep is light while
-//! posts are held now and then, and the first post that is held after a while ends a deep sleep.
+//! posts are held now and then, and the first post that is held after a while ends a deep sleep. That costs more than a few
+//! system calls: so in a deep sleep the first posts that could be held go at once.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, fence};
+
+/// Posts in one deep sleep that could be held and go at once.
+const SELDOM: usize = if cfg!(loom) { 0 } else { 8 };
 
 /// How the thread sleeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,6 +36,8 @@ pub(super) struct BatchTimer {
     held: AtomicUsize,
     /// Posts were held since the last look.
     lately: AtomicBool,
+    /// Posts that could have been held, and went at once, in this deep sleep.
+    passed: AtomicUsize,
     start: Instant,
 }
 
@@ -44,14 +50,17 @@ impl BatchTimer {
             max,
             held: AtomicUsize::new(0),
             lately: AtomicBool::new(false),
+            passed: AtomicUsize::new(0),
             start: Instant::now(),
         }
     }
 
-    /// Whether posts may be held at all.
+    /// Whether a post that could be held is to be: if posts may be at all, and such ones are not seldom.
     #[inline]
-    pub(super) fn is_enabled(&self) -> bool {
+    pub(super) fn is_worth_it(&self) -> bool {
         self.max.is_some()
+            && (!self.deep.load(Ordering::Relaxed)
+                || self.passed.fetch_add(1, Ordering::Relaxed) >= SELDOM)
     }
 
     #[inline]
@@ -169,6 +178,7 @@ impl BatchTimer {
         if self.lately.swap(false, Ordering::Relaxed) {
             return Some(max);
         }
+        self.passed.store(0, Ordering::Relaxed);
         self.deep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         let held = self.due_in();

@@ -189,7 +189,7 @@ impl<L: EventLoop> ProgressEngine<L> {
     /// [`leave_to_step`](ProgressEngine::leave_to_step).
     #[inline]
     pub(super) fn defer_post(&self, source: &Arc<L::Source>) -> bool {
-        let deferred = self.batch.is_enabled() && self.leave_to_step(source);
+        let deferred = self.batch.is_worth_it() && self.leave_to_step(source);
         if deferred {
             self.batch.add_post();
         }

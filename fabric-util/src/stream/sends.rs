@@ -24,7 +24,7 @@ pub(super) struct Entry {
     pub(super) len: usize,
     /// Its memory, if the peer takes it from there.
     pub(super) lent: Option<Lent>,
-    /// The bytes of an inject that could not be transmitted at once.
+    /// The bytes of an inject that may be needed after its post.
     injected: Option<Box<[u8]>>,
     /// Reads and atomics: bytes of the answer that are there.
     pub(super) answered: usize,
@@ -50,11 +50,17 @@ impl Entry {
     }
 }
 
+/// Bytes that an inject's memory has at least, so that it serves the next one, and how many are kept for that.
+const SPARE: usize = 256;
+const SPARES: usize = 16;
+
 /// The send queue.
 #[derive(Default)]
 pub(super) struct Sends {
     entries: VecDeque<Entry>,
     pub(super) segments: Segments,
+    /// Memory for injects that is not used now.
+    spares: Vec<Box<[u8]>>,
     /// The number of the first entry.
     first: u32,
     /// Entries from the front that were transmitted in full.
@@ -127,10 +133,11 @@ impl Sends {
             if !entry.flags.contains(SendFlags::INJECT) {
                 continue;
             }
-            let mut bytes = vec![0; entry.len].into_boxed_slice();
+            let spare = self.spares.pop().filter(|spare| spare.len() >= entry.len);
+            let mut bytes = spare.unwrap_or_else(|| vec![0; entry.len.max(SPARE)].into());
             if let Some(segment) = self.segments.first_of(entry.span) {
                 // SAFETY: within the post that brought the entry, the caller's bytes are still borrowed.
-                unsafe { memory::load(segment.addr, &mut bytes) };
+                unsafe { memory::load(segment.addr, &mut bytes[..entry.len]) };
                 segment.addr = bytes.as_mut_ptr();
             }
             entry.injected = Some(bytes);
@@ -147,10 +154,10 @@ impl Sends {
         self.started == self.entries.len()
     }
 
-    /// Whether the peer has announced a receive that no operation of this side consumes.
+    /// Whether a message may be transmitted: there is a receive for it, or the peer will say that there is none.
     #[inline]
-    pub(super) fn has_credit(&self) -> bool {
-        self.credit != self.consumed && !self.held && !self.peer_shares
+    pub(super) fn may_send(&self) -> bool {
+        !self.held && (self.peer_shares || self.credit != self.consumed)
     }
 
     /// The operation to transmit next, if it may be, with its number and how many of its bytes went before.
@@ -160,10 +167,7 @@ impl Sends {
             if entry.flags.contains(SendFlags::FENCE) && self.reads > 0 {
                 return None;
             }
-            if self.held {
-                return None;
-            }
-            if entry.needs_credit() && self.credit == self.consumed && !self.peer_shares {
+            if self.held || entry.needs_credit() && !self.may_send() {
                 return None;
             }
             if entry.is_read() && self.reads >= self.max_reads {
@@ -307,8 +311,12 @@ impl Sends {
     /// Takes the oldest operation, however far it is.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<Entry> {
-        let entry = self.entries.pop_front()?;
+        let mut entry = self.entries.pop_front()?;
         self.segments.forget_before(entry.span);
+        if let Some(bytes) = entry.injected.take().filter(|_| self.spares.len() < SPARES) {
+            // Nothing reads the entry's segment any more.
+            self.spares.push(bytes);
+        }
         self.unanswered = self.unanswered.saturating_sub(1);
         if self.started > 0 {
             self.started -= 1;

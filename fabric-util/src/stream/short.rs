@@ -28,7 +28,7 @@ impl Link {
             && matches!(work.segments, [] | [_])
             && total_len(work.segments) <= SHORT
             && self.is_clear()
-            && self.sends.has_credit()
+            && self.sends.may_send()
             && !self.outgoing.has_output()
             && self.answers.is_empty()
             && !self.deferral.updates
@@ -66,6 +66,9 @@ impl Link {
         self.outgoing.sent_beside(frame, taken);
         self.sends.push(work, None);
         self.sends.advance(len, Some(self.outgoing.end()), true);
+        if self.sends.needs_injected() {
+            self.sends.keep_injected(1);
+        }
         sent
     }
 

@@ -36,10 +36,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         cases: &["send.sizes", "rma.write_sizes", "send.bidir_flood"],
     },
     Mutant {
-        name: "short_without_credit",
-        about: "a short send goes though the peer has no receive for it",
+        name: "send_without_credit",
+        about: "a send goes though the peer has no receive for it",
         runs: Runs::Shm,
-        edits: &[edit("Sends::has_credit", "self.credit != self.consumed", "true")],
+        edits: &[edit("Sends::may_send", "self.credit != self.consumed", "true")],
         cases: &["send.no_recv_pends"],
     },
     Mutant {
