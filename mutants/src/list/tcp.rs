@@ -298,11 +298,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "credits_from_nothing",
         about: "a message needs no receive to be sent",
         runs: Runs::Tcp,
-        edits: &[edit(
-            "Sends::next",
-            "entry.needs_credit() && self.credit == self.consumed",
-            "false",
-        )],
+        edits: &[edit("Sends::next", "entry.needs_credit() && !self.may_send()", "false")],
         cases: &["send.no_recv_pends", "rma.write_imm_no_recv"],
     },
     Mutant {
