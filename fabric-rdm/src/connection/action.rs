@@ -100,6 +100,8 @@ pub enum Phase {
     Dialing,
     /// The peer's request was accepted, and is not confirmed.
     Accepted,
+    /// The peer accepted, that is confirmed, and nothing has come from it yet.
+    Confirmed,
     /// Messages go.
     Established,
     /// What is under way is finished, and nothing new goes.

@@ -33,6 +33,12 @@ pub(super) enum State {
         session: u64,
         until: Duration,
     },
+    /// This side asked and confirmed. Until the peer says something it may have given the connection up, as the confirmation did
+    /// not come for long: then this was an attempt that failed.
+    Confirmed {
+        conn: ConnId,
+        session: u64,
+    },
     Established {
         conn: ConnId,
         session: u64,
@@ -114,6 +120,7 @@ impl PeerConnection {
             State::Idle => Phase::Idle,
             State::Waiting { .. } | State::Dialing { .. } => Phase::Dialing,
             State::Accepted { .. } => Phase::Accepted,
+            State::Confirmed { .. } => Phase::Confirmed,
             State::Established { .. } => Phase::Established,
             State::Draining { .. } => Phase::Draining,
             State::Dead(_) => Phase::Dead,
@@ -154,6 +161,14 @@ impl PeerConnection {
             self.dial(now, force);
         }
         waits
+    }
+
+    /// The attempt that is under way is given up, and made again later: its place is needed. Whether there was one.
+    pub fn give_way(&mut self, now: Duration) -> bool {
+        let State::Dialing { conn, .. } = self.state else { return false };
+        self.actions.push_back(Action::Close(conn));
+        self.retry_later(now);
+        true
     }
 
     fn is_dead(&self) -> bool {
@@ -213,6 +228,7 @@ impl PeerConnection {
         match self.state {
             State::Dialing { conn, .. }
             | State::Accepted { conn, .. }
+            | State::Confirmed { conn, .. }
             | State::Established { conn, .. }
             | State::Draining { conn, .. } => Some(conn),
             State::Idle | State::Waiting { .. } | State::Dead(_) => None,
@@ -257,9 +273,9 @@ impl PeerConnection {
             State::Dialing { force, .. } if self.wins(force, hello.force) => {
                 return Answer::Refuse(Refusal::Crossing);
             }
-            State::Dialing { conn, .. } | State::Accepted { conn, .. } => {
-                self.actions.push_back(Action::Close(conn));
-            }
+            State::Dialing { conn, .. }
+            | State::Accepted { conn, .. }
+            | State::Confirmed { conn, .. } => self.actions.push_back(Action::Close(conn)),
             _ => {}
         }
         // Requests of this side that were given up may still be under way: with this number, or a lower one, the peer
@@ -323,7 +339,19 @@ impl PeerConnection {
         self.attempts = self.attempts.max(hello.session);
         self.accepted = hello.session;
         self.actions.push_back(Action::Confirm(conn));
-        self.establish(conn, hello.session);
+        self.state = State::Confirmed { conn, session: hello.session };
+    }
+
+    /// Anything came by this connection: so the peer has it. Whether that is new; then there are actions before what came is
+    /// looked at.
+    pub fn on_heard(&mut self, conn: ConnId) -> bool {
+        match self.state {
+            State::Confirmed { conn: current, session } if conn == current => {
+                self.establish(conn, session);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// The initiator confirmed the connection: its first message.
@@ -375,7 +403,6 @@ impl PeerConnection {
                 let last =
                     self.first_wanted.saturating_add(self.timeouts.connect.saturating_mul(BUSY));
                 self.wanted = self.wanted.map(|since| since.max(now.min(last)));
-                self.failures = 0;
                 self.retry_later(now);
             }
             DialError::Refused(Refusal::Stranger | Refusal::Over(_)) | DialError::Unreachable => {
@@ -437,9 +464,14 @@ impl PeerConnection {
 
     /// The number of the next message to the peer; `None`: none may be sent now.
     pub fn next_number(&mut self) -> Option<u64> {
-        let State::Established { .. } = self.state else { return None };
-        self.sent += 1;
-        Some(self.sent - 1)
+        match self.state {
+            State::Established { .. }
+            | State::Draining { parking: Parking { sent: false, .. }, .. } => {
+                self.sent += 1;
+                Some(self.sent - 1)
+            }
+            _ => None,
+        }
     }
 
     /// A message with this number came: whether it is to be taken. Not if it came by a connection that was given up; and if

@@ -83,6 +83,7 @@ impl PeerLink {
             drop(endpoint);
             posted.iter().filter_map(|one| one.head).for_each(|head| shared.heads.give_back(head));
         }
+        self.confirm = self.confirm.filter(|confirm| *confirm != id);
         if self.current == Some(id) {
             self.current = None;
             self.leave(shared);
@@ -92,8 +93,8 @@ impl PeerLink {
     /// The connection that messages went by is no more: what belongs to it, and not to the pair, is given up.
     fn leave(&mut self, shared: &mut Shared) {
         self.reads = 0;
-        (self.draining, self.send_park, self.park_sent, self.confirm) =
-            (false, false, false, false);
+        (self.draining, self.send_park, self.park_sent) = (false, false, false);
+        self.drain_left = 0;
         self.next_look = shared.now().saturating_add(shared.attr.timeouts.connect);
         (self.grant, self.has_grant) = (None, false);
         for key in self.awaiting.values() {
@@ -124,6 +125,10 @@ impl PeerLink {
     /// The connection is there.
     fn ready(&mut self, shared: &mut Shared, id: ConnId) {
         self.current = Some(id);
+        // It is not the one to be parked next, before anything went by it.
+        shared.uses += 1;
+        self.used = shared.uses;
+        self.gave_way = 0;
         if let Some(account) = self.account {
             shared.windows.resume(account);
         }
@@ -134,7 +139,7 @@ impl PeerLink {
 
     /// Whether all is done that has to be before the connection is parked.
     fn is_drained(&self) -> bool {
-        self.draining && self.is_finished() && !self.has_posted()
+        self.draining && self.drain_left == 0 && self.is_finished() && !self.has_posted()
     }
 }
 
@@ -173,10 +178,11 @@ impl Core {
                 | Action::Drain(id)
                 | Action::SendPark(id)
                     if link.conn(id).is_none() => {}
-                Action::Confirm(_) => link.confirm = true,
+                Action::Confirm(id) => link.confirm = Some(id),
                 Action::Ready(id) => link.ready(shared, id),
                 Action::Drain(_) => {
                     link.draining = true;
+                    link.drain_left = link.sendable(shared);
                     link.phase_since = shared.now();
                 }
                 Action::SendPark(_) => link.send_park = true,
@@ -185,16 +191,15 @@ impl Core {
     }
 
     fn dial(&mut self, peer: Peer, id: ConnId, hello: &Hello) {
-        if self.make_room(peer) {
+        if self.has_room(peer) {
             let Ok((address, Some(link))) = self.peers.get_mut(peer) else { return };
             return link.dial(&mut self.shared, &address.clone(), id, hello);
         }
         // It waits for one that is being parked.
+        self.park_oldest();
         let Some((link, shared)) = self.find_link(peer) else { return };
         link.connection.on_failed(shared.now(), id, DialError::Refused(Refusal::Busy));
-        if !std::mem::replace(&mut link.waits_for_room, true) {
-            self.waiting.push_back(peer);
-        }
+        self.wait_for_room(peer);
     }
 
     fn find_conn(&mut self, endpoint: EndpointId) -> Option<(Peer, ConnId)> {

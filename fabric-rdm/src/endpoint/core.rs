@@ -1,6 +1,6 @@
 //! The endpoint under its lock: links by peer, and one turn of progress.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use fabric::{Completion as RawCompletion, Listener};
@@ -8,6 +8,7 @@ use fabric_core::{Error, Event, Result};
 
 use super::completion::Completion;
 use super::link::PeerLink;
+use super::requests::HeldRequests;
 use super::shared::Shared;
 use super::slots::Posting;
 use crate::connection::PeerConnection;
@@ -25,16 +26,16 @@ pub(super) struct Core {
     /// The endpoint itself among its peers.
     pub(super) own: Option<Peer>,
     raw: Box<[RawCompletion]>,
-    /// Peers with a connection, or an attempt at one, or about to make one.
-    pub(super) active: Vec<Peer>,
-    /// Those with a connection or an attempt.
-    pub(super) open: u32,
+    /// Peers with a connection, or an attempt at one.
+    pub(super) open: Vec<Peer>,
     /// Those that wait until there are fewer.
     pub(super) waiting: VecDeque<Peer>,
-    /// Requests wait that were not answered in the last turn.
+    /// Requests that wait for the same.
+    pub(super) held: HeldRequests,
+    /// Requests wait that can be answered, and were not in the last turn.
     pub(super) more_requests: bool,
-    /// When the first state machine has to be called; it may be early.
-    pub(super) earliest: Option<Duration>,
+    /// When state machines have to be called.
+    pub(super) timers: BTreeSet<(Duration, Peer)>,
 }
 
 impl Core {
@@ -45,11 +46,11 @@ impl Core {
             listener,
             own: None,
             raw: vec![RawCompletion::default(); BATCH].into(),
-            active: Vec::new(),
-            open: 0,
+            open: Vec::new(),
             waiting: VecDeque::new(),
+            held: HeldRequests::default(),
             more_requests: false,
-            earliest: None,
+            timers: BTreeSet::new(),
         })
     }
 
@@ -165,7 +166,7 @@ impl Core {
             "{} peers, {} connections; {} sends, {} receives ({} in the matcher), {} messages without a receive, \
              {} deliveries; dropped {dropped}; granted {:?}\n",
             self.peers.len(),
-            self.open,
+            self.open.len(),
             sends.len(),
             recvs.len(),
             self.shared.matcher.posted_len(),

@@ -16,8 +16,10 @@ use rustix::event::{PollFd, PollFlags};
 use super::core::Core;
 use super::lock::{lock, wait};
 
-/// How long an application does not poll until the endpoint's thread takes over.
+/// How long an application does not poll until the endpoint's thread takes over: so long at first, and up to so long of one that
+/// goes on polling, as the thread of each of many endpoints looks so often.
 const PATIENCE: Duration = Duration::from_millis(2);
+const MAX_PATIENCE: Duration = Duration::from_millis(16);
 
 /// The endpoint under its lock, and those that drive it.
 pub(super) struct Driver {
@@ -198,6 +200,7 @@ impl Driver {
 
     /// The endpoint's thread: until [`stop`](Self::stop).
     pub(super) fn run(&self) {
+        let mut patience = PATIENCE;
         while !self.stop.load(Ordering::SeqCst) {
             let seen = self.seen();
             let polls = self.polls.load(Ordering::Relaxed);
@@ -206,15 +209,17 @@ impl Driver {
                 self.wait_change(seen, None);
                 continue;
             }
-            self.wait_change(seen, Instant::now().checked_add(PATIENCE));
+            self.wait_change(seen, Instant::now().checked_add(patience));
             let is_driven = || {
                 self.polls.load(Ordering::Relaxed) != polls
                     || self.waiters.load(Ordering::SeqCst) > 0
                     || self.stop.load(Ordering::SeqCst)
             };
             if is_driven() {
+                patience = (2 * patience).min(MAX_PATIENCE);
                 continue;
             }
+            patience = PATIENCE;
             let Some(claim) = self.claim() else { continue };
             self.is_own.store(true, Ordering::SeqCst);
             loop {

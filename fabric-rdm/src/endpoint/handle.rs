@@ -344,7 +344,7 @@ impl Endpoint {
     /// `InvalidState` in a forked child.
     pub fn connections(&self) -> Result<u32> {
         self.check("connections")?;
-        Ok(self.driver.call(|core| core.open))
+        Ok(self.driver.call(|core| core.open.len() as u32))
     }
 
     /// Its state as text, for a bug report. Slow; not for the data path.

@@ -98,9 +98,13 @@ pub(super) struct PeerLink {
     pub(super) controls: VecDeque<Control>,
     /// The newest one, where it is not sent.
     pub(super) grant: Option<Grant>,
-    pub(super) confirm: bool,
+    /// To be confirmed.
+    pub(super) confirm: Option<ConnId>,
     pub(super) send_park: bool,
     pub(super) draining: bool,
+    /// So many of the queue go before the connection is parked: those that can go at once. So each connection is of use, however
+    /// soon its place is needed.
+    pub(super) drain_left: usize,
     /// The last message of the connection was sent.
     pub(super) park_sent: bool,
     /// Messages that the peer fetched since then.
@@ -115,6 +119,8 @@ pub(super) struct PeerLink {
     pub(super) used: u64,
     /// Attempts so far: each goes to the next rail.
     pub(super) dials: usize,
+    /// Attempts that gave way to a request, since the last connection.
+    pub(super) gave_way: u32,
     /// An operation has ended by the target's refusal: so the end of the connection is no loss of others.
     pub(super) refused: bool,
     /// When its state machine has to be called.
@@ -125,9 +131,7 @@ pub(super) struct PeerLink {
     pub(super) next_look: Duration,
     /// It was not inserted by the application.
     pub(super) is_stranger: bool,
-    /// It is in the endpoint's list of active links.
-    pub(super) is_active: bool,
-    /// It counts as open there.
+    /// It is in the endpoint's list of open links.
     pub(super) is_open: bool,
     /// It is in the endpoint's queue for room.
     pub(super) waits_for_room: bool,
@@ -153,9 +157,10 @@ impl PeerLink {
             reads: 0,
             controls: VecDeque::new(),
             grant: None,
-            confirm: false,
+            confirm: None,
             send_park: false,
             draining: false,
+            drain_left: 0,
             park_sent: false,
             has_grant: false,
             late_fetches: Vec::new(),
@@ -164,12 +169,12 @@ impl PeerLink {
             dirty: false,
             used: 0,
             dials: 0,
+            gave_way: 0,
             refused: false,
             deadline: None,
             phase_since: Duration::ZERO,
             next_look: Duration::ZERO,
             is_stranger: false,
-            is_active: false,
             is_open: false,
             waits_for_room: false,
         }

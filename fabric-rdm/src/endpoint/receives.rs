@@ -90,6 +90,13 @@ impl Core {
         else {
             return self.break_off(peer, id);
         };
+        if let Some((link, shared)) = self.find_link(peer)
+            && link.connection.on_heard(id)
+        {
+            link.mark(shared);
+            // What came goes by the connection that is there now.
+            self.act(peer);
+        }
         let from = InSlot { part, start, len: len - start };
         match frame {
             Frame::Message(head) => self.on_message(peer, id, &head, &from),

@@ -1,5 +1,8 @@
 //! Requests of peers and strangers for a connection.
 
+use std::collections::VecDeque;
+use std::time::Duration;
+
 use fabric::ConnectRequest;
 use fabric_core::Result;
 use fabric_util::log_line;
@@ -14,30 +17,105 @@ use crate::peers::Peer;
 
 /// Requests that are answered in one turn.
 const REQUESTS: usize = 64;
+/// Requests that wait for room at a time; more are refused, and made again later.
+const HELD: usize = 64;
+
+/// Requests that are answered when there is room, the first one first, one of each peer.
+#[derive(Default)]
+pub(super) struct HeldRequests(VecDeque<HeldRequest>);
+
+struct HeldRequest {
+    from: EndpointIdentity,
+    request: ConnectRequest,
+    /// When it is refused at the latest: earlier than the peer gives it up.
+    until: Duration,
+}
+
+impl HeldRequests {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn deadline(&self) -> Option<Duration> {
+        self.0.front().map(|held| held.until)
+    }
+
+    /// Keeps a request in place of an earlier one of that peer. What is to be refused for it: itself, if there are too many.
+    fn hold(&mut self, held: HeldRequest) -> Option<ConnectRequest> {
+        let earlier = self.0.iter().position(|other| other.from == held.from);
+        let earlier = earlier.and_then(|at| self.0.remove(at));
+        if self.0.len() == HELD {
+            return Some(held.request);
+        }
+        self.0.push_back(held);
+        earlier.map(|held| held.request)
+    }
+}
+
+fn refuse(request: &mut ConnectRequest, refusal: Refusal) -> Result<()> {
+    request.reject(&encode_refusal(refusal))
+}
 
 impl Core {
     pub(super) fn on_requests(&mut self) {
         self.more_requests = false;
+        self.on_held();
         for turn in 0.. {
             if turn == REQUESTS {
                 self.more_requests = true;
                 return;
             }
-            let Some(mut request) = self.listener.poll() else { return };
-            while self.take_completions() > 0 {}
-            if let Err(error) = self.on_request(&mut request) {
-                log_line!(Warn, "a request of {}: {error}", request.peer_addr());
+            let Some(request) = self.listener.poll() else { return };
+            self.answer(request);
+        }
+    }
+
+    /// Answers requests that waited, as long as there is room.
+    fn on_held(&mut self) {
+        while !self.is_full() {
+            let Some(held) = self.held.0.pop_front() else { return self.call_waiting() };
+            self.answer(held.request);
+        }
+    }
+
+    /// Refuses requests that have waited for too long.
+    pub(super) fn refuse_late(&mut self) {
+        let now = if self.held.is_empty() { return } else { self.shared.now() };
+        while self.held.deadline().is_some_and(|until| until <= now) {
+            if let Some(mut held) = self.held.0.pop_front() {
+                let _ = refuse(&mut held.request, Refusal::Busy); // it may be over
             }
         }
     }
 
-    fn on_request(&mut self, request: &mut ConnectRequest) -> Result<()> {
+    /// Answers a request, or has it wait for room.
+    fn answer(&mut self, mut request: ConnectRequest) {
+        while self.take_completions() > 0 {}
+        match self.on_request(&mut request) {
+            Ok(None) => {}
+            Ok(Some(from)) => {
+                self.park_oldest();
+                // Half of the time that the peer waits is left for the way.
+                let until = self.shared.now() + self.shared.attr.timeouts.attempt / 2;
+                if let Some(mut refused) = self.held.hold(HeldRequest { from, request, until }) {
+                    let _ = refuse(&mut refused, Refusal::Busy); // it may be over
+                }
+            }
+            Err(error) => log_line!(Warn, "a request of {}: {error}", request.peer_addr()),
+        }
+    }
+
+    /// Answers a request. Whose it is, if there is no room.
+    fn on_request(&mut self, request: &mut ConnectRequest) -> Result<Option<EndpointIdentity>> {
         let Some(from) = asking(request.private_data()) else {
             // Of another program, or another version: it is sent away without data.
-            return request.reject(&[]);
+            return request.reject(&[]).map(|()| None);
         };
-        let refuse =
-            |request: &mut ConnectRequest, refusal| request.reject(&encode_refusal(refusal));
+        let refuse = |request, refusal| refuse(request, refusal).map(|()| None);
         let peer = match self.peers.find(from) {
             Some(peer) => peer,
             None if from == self.shared.me => return refuse(request, Refusal::Gone),
@@ -47,7 +125,7 @@ impl Core {
             None => {
                 let known = Known { me: self.shared.me, attempts: 0, sent: 0, received: 0 };
                 let Some(hello) = decode_hello(request.private_data(), &known) else {
-                    return request.reject(&[]);
+                    return request.reject(&[]).map(|()| None);
                 };
                 // As a peer of its own would answer, which is made only if it is accepted.
                 let Shared { me, attr, .. } = &self.shared;
@@ -55,20 +133,19 @@ impl Core {
                 if let Answer::Refuse(refusal) = trial.on_request(self.shared.now(), &hello) {
                     return refuse(request, refusal);
                 }
-                if self.open >= self.shared.attr.max_open {
-                    self.park_oldest();
-                    return refuse(request, Refusal::Busy);
+                if self.is_full() && !self.give_way() {
+                    return Ok(Some(from));
                 }
                 self.admit(from, request)?
             }
         };
         let (link, shared) = self.link(peer)?;
         let Some(hello) = decode_hello(request.private_data(), &link.known(shared)) else {
-            return request.reject(&[]);
+            return request.reject(&[]).map(|()| None);
         };
-        if link.connection.phase() != Phase::Dead && link.conns.is_empty() && !self.make_room(peer)
-        {
-            return refuse(request, Refusal::Busy);
+        let needs_room = link.connection.phase() != Phase::Dead && link.conns.is_empty();
+        if needs_room && !self.has_room(peer) && !self.give_way() {
+            return Ok(Some(from));
         }
         let (link, shared) = self.link(peer)?;
         let answer = link.connection.on_request(shared.now(), &hello);
@@ -99,7 +176,7 @@ impl Core {
         link.mark(shared);
         // It counts from here on: the next request may be one too many.
         self.note_active(peer);
-        answered
+        answered.map(|()| None)
     }
 
     /// A stranger becomes a peer. Its own address comes with its confirmation.

@@ -3,14 +3,17 @@
 use std::time::Duration;
 
 use super::core::Core;
+use super::link::PeerLink;
 use crate::connection::Phase;
 use crate::peers::Peer;
 
+/// So often an attempt gives way: peers that ask again and again keep none from being made.
+const MAX_GAVE_WAY: u32 = 8;
 /// Between looks whether a grant is open.
 const GRANT_LOOK: Duration = Duration::from_micros(100);
 
 impl Core {
-    /// Keeps the list of links with connections or attempts, and the time of the next call.
+    /// Keeps the list of links with connections or attempts, and the times of their next calls.
     pub(super) fn note_active(&mut self, peer: Peer) {
         let Some((link, shared)) = self.find_link(peer) else { return };
         let is_open = !link.conns.is_empty();
@@ -19,40 +22,54 @@ impl Core {
         // The loss of a peer without a connection is noticed by the next one alone.
         let look = (link.waits_unconnected()).then_some(link.next_look);
         let deadline = link.connection.deadline().into_iter().chain(grants).chain(look).min();
-        let (was_active, is_active) = (link.is_active, is_open || deadline.is_some());
         let was_open = std::mem::replace(&mut link.is_open, is_open);
-        link.is_active = is_active;
         let before = std::mem::replace(&mut link.deadline, deadline);
-        if is_active && !was_active {
-            self.active.push(peer);
-        } else if was_active && !is_active {
-            self.active.retain(|active| *active != peer);
+        if before != deadline {
+            before.into_iter().for_each(|before| _ = self.timers.remove(&(before, peer)));
+            self.timers.extend(deadline.map(|deadline| (deadline, peer)));
         }
-        self.open = self.open + u32::from(is_open) - u32::from(was_open);
-        match deadline {
-            Some(deadline) if self.earliest.is_none_or(|earliest| deadline < earliest) => {
-                self.earliest = Some(deadline);
-            }
-            // It may have been the first one.
-            deadline if before.is_some() && before != deadline => {
-                self.earliest = self.first_deadline();
+        match (was_open, is_open) {
+            (false, true) => self.open.push(peer),
+            (true, false) => {
+                self.forget_open(peer);
+                self.call_waiting();
             }
             _ => {}
         }
-        if was_open && !is_open {
-            self.call_waiting();
+    }
+
+    fn forget_open(&mut self, peer: Peer) {
+        if let Some(at) = self.open.iter().position(|open| *open == peer) {
+            self.open.swap_remove(at);
         }
     }
 
-    /// A peer is being removed.
+    /// A peer is being removed, and has no connection any more.
     pub(super) fn forget_active(&mut self, peer: Peer) {
         self.note_active(peer);
-        self.active.retain(|active| *active != peer);
         self.waiting.retain(|waiting| *waiting != peer);
+        if let Some((PeerLink { deadline: Some(deadline), .. }, _)) = self.find_link(peer) {
+            let deadline = *deadline;
+            self.timers.remove(&(deadline, peer));
+        }
     }
 
-    /// There is room for one more connection: the first link that waits for it has it.
-    fn call_waiting(&mut self) {
+    /// A link has its next attempt when there is room for it.
+    pub(super) fn wait_for_room(&mut self, peer: Peer) {
+        if let Some((link, _)) = self.find_link(peer)
+            && !std::mem::replace(&mut link.waits_for_room, true)
+        {
+            self.waiting.push_back(peer);
+        }
+    }
+
+    /// There is room for one more connection: the first request that waits for it has it, as its peer holds a place for it
+    /// already; else the first link.
+    pub(super) fn call_waiting(&mut self) {
+        if !self.held.is_empty() {
+            self.more_requests = true;
+            return;
+        }
         while let Some(peer) = self.waiting.pop_front() {
             let Some((link, shared)) = self.find_link(peer) else { continue };
             link.waits_for_room = false;
@@ -62,13 +79,31 @@ impl Core {
         }
     }
 
-    /// Whether one more connection may be made for this peer; if not, one is parked.
-    pub(super) fn make_room(&mut self, peer: Peer) -> bool {
+    /// Whether one more connection may be made for this peer.
+    pub(super) fn has_room(&self, peer: Peer) -> bool {
         let is_counted = matches!(self.peers.get(peer), Ok((_, Some(link))) if link.is_open);
-        if self.open - u32::from(is_counted) < self.shared.attr.max_open {
-            return true;
+        is_counted || !self.is_full()
+    }
+
+    /// Whether there are as many connections and attempts as there may be.
+    pub(super) fn is_full(&self) -> bool {
+        self.open.len() >= self.shared.attr.max_open as usize
+    }
+
+    /// Gives an attempt up, whose answer may be long in coming, for a connection that is there if it is accepted. Whether
+    /// there was one.
+    pub(super) fn give_way(&mut self) -> bool {
+        for at in 0..self.open.len() {
+            let peer = self.open[at];
+            let Some((link, shared)) = self.find_link(peer) else { continue };
+            if link.gave_way < MAX_GAVE_WAY && link.connection.give_way(shared.now()) {
+                link.gave_way += 1;
+                self.act(peer);
+                self.note_active(peer);
+                self.wait_for_room(peer);
+                return true;
+            }
         }
-        self.park_oldest();
         false
     }
 
@@ -80,7 +115,7 @@ impl Core {
         }
         let mut draining = 0;
         let (now, patience) = (self.shared.now(), self.shared.attr.timeouts.attempt);
-        for &peer in &self.active {
+        for &peer in &self.open {
             let Ok((_, Some(link))) = self.peers.get(peer) else { continue };
             // A peer that does not answer holds its place, and keeps no other from being parked.
             let is_prompt = now < link.phase_since.saturating_add(patience);
@@ -93,7 +128,7 @@ impl Core {
             }
         }
         // Each that is being parked makes room for one that waits.
-        if draining <= self.waiting.len()
+        if draining <= self.waiting.len() + self.held.len()
             && let Some((_, peer)) = oldest
             && let Some((link, shared)) = self.find_link(peer)
         {
@@ -105,8 +140,8 @@ impl Core {
     /// Gives up the first connection that is of no use. Whether there was one.
     fn abandon_useless(&mut self) -> bool {
         let (now, patience) = (self.shared.now(), self.shared.attr.timeouts.attempt);
-        for at in 0..self.active.len() {
-            let Some((link, shared)) = self.find_link(self.active[at]) else { continue };
+        for at in 0..self.open.len() {
+            let Some((link, shared)) = self.find_link(self.open[at]) else { continue };
             let patience = match link.connection.phase() {
                 Phase::Accepted => patience,
                 // A peer that is stopped may come back.
@@ -123,34 +158,26 @@ impl Core {
 
     /// Calls the state machines whose time has come.
     pub(super) fn tick(&mut self) {
-        let Some(earliest) = self.earliest else { return };
-        let now = self.shared.now();
-        if now < earliest {
+        self.refuse_late();
+        if self.timers.is_empty() {
             return;
         }
-        for at in 0..self.active.len() {
-            let peer = self.active[at];
+        let now = self.shared.now();
+        while let Some((_, peer)) = self.timers.first().filter(|(at, _)| *at <= now).copied() {
+            self.timers.pop_first();
             let Some((link, shared)) = self.find_link(peer) else { continue };
-            if link.deadline.is_some_and(|deadline| deadline <= now) {
-                // What comes next is known when the link is settled.
-                link.deadline = None;
-                if link.waits_unconnected() && link.next_look <= now {
-                    let _ = link.connection.want(now); // it is not dead
-                }
-                link.connection.tick(now);
-                link.mark(shared);
+            // What comes next is known when the link is settled.
+            link.deadline = None;
+            if link.waits_unconnected() && link.next_look <= now {
+                let _ = link.connection.want(now); // it is not dead
             }
+            link.connection.tick(now);
+            link.mark(shared);
         }
-        self.earliest = self.first_deadline();
-    }
-
-    pub(super) fn first_deadline(&self) -> Option<Duration> {
-        let of = |peer: &Peer| self.peers.get(*peer).ok()?.1.as_ref()?.deadline;
-        self.active.iter().filter_map(of).min()
     }
 
     /// When [`tick`](Self::tick) has to be called at the latest.
     pub(super) fn deadline(&self) -> Option<Duration> {
-        self.earliest
+        self.timers.first().map(|(at, _)| *at).into_iter().chain(self.held.deadline()).min()
     }
 }

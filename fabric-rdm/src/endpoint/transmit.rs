@@ -12,6 +12,7 @@ use super::shared::Shared;
 use super::slots::Posting;
 use super::table::OpKey;
 use super::wire::{DATA_HEAD, Frame, HEAD, MessageHead, Way};
+use crate::connection::ConnId;
 use crate::window::{Blocked, Grant, SendWindow, Sending};
 
 /// The most that is sent by copying it into the operation.
@@ -82,9 +83,19 @@ impl PeerLink {
         self.grant = Some(grant);
     }
 
-    /// Posts to the connection, if it has so much room left.
+    /// Posts to the current connection, if it has so much room left.
     pub(super) fn post(
         &mut self,
+        shared: &mut Shared,
+        what: (PostedKind, Option<u32>),
+        op: impl FnOnce(u64, &fabric::Endpoint) -> Result<(), Error>,
+    ) -> Sent {
+        self.post_by(self.current, shared, what, op)
+    }
+
+    fn post_by(
+        &mut self,
+        id: Option<ConnId>,
         shared: &mut Shared,
         (what, head): (PostedKind, Option<u32>),
         op: impl FnOnce(u64, &fabric::Endpoint) -> Result<(), Error>,
@@ -95,7 +106,7 @@ impl PeerLink {
             _ => CONTROL_DEPTH as usize,
         };
         let peer = self.peer;
-        let posted = match self.current() {
+        let posted = match id.and_then(|id| self.conn(id)) {
             Some(conn) if conn.posted.len() + reserved < depth => {
                 let context = Posting::Sent(conn.next_post).to_bits();
                 let posted = op(context, &conn.endpoint);
@@ -114,7 +125,7 @@ impl PeerLink {
             Error::Again | Error::NotConnected | Error::DeviceLost => {}
             error => {
                 log_line!(Warn, "{peer}: the connection ends, as a post failed: {error}");
-                if let Some(id) = self.current {
+                if let Some(id) = id {
                     self.connection.on_lost(shared.now(), id);
                     self.mark(shared);
                 }
@@ -125,18 +136,30 @@ impl PeerLink {
 
     /// Posts a frame without payload in the application's memory.
     fn post_bytes(&mut self, shared: &mut Shared, what: PostedKind, bytes: &[u8]) -> Sent {
-        if bytes.len() <= shared.connection_attr.inject {
-            let op = Op::inject(bytes);
-            return self.post(shared, (what, None), |context, to| to.post(&op.context(context)));
-        }
-        // A confirmation with many rails.
-        let Ok((head, part)) = shared.heads.write(bytes) else { return Sent::No };
+        let op = Op::inject(bytes);
+        self.post(shared, (what, None), |context, to| to.post(&op.context(context)))
+    }
+
+    /// Confirms a connection, if one is to be.
+    fn transmit_confirm(&mut self, shared: &mut Shared) {
+        let Some(id) = self.confirm else { return };
+        let windows = shared.own_windows().to_bytes();
+        let frame = Frame::Confirm.encode();
+        let bytes = [frame.as_bytes(), &windows, &shared.address].concat();
+        // With many rails it is too long to be injected.
+        let Ok((head, part)) = shared.heads.write(&bytes) else { return };
         let op = Op::send(part.slice(0, bytes.len()));
-        self.post(shared, (what, Some(head)), |context, to| to.post(&op.context(context)))
+        let what = (PostedKind::Control, Some(head));
+        let sent =
+            self.post_by(Some(id), shared, what, |context, to| to.post(&op.context(context)));
+        if sent == Sent::Yes {
+            self.confirm = None;
+        }
     }
 
     /// Sends all that can be sent.
     pub(super) fn transmit(&mut self, shared: &mut Shared) {
+        self.transmit_confirm(shared);
         if self.current.is_none() || self.park_sent || self.transmit_controls(shared) == Sent::No {
             return;
         }
@@ -149,14 +172,20 @@ impl PeerLink {
         loop {
             let read = self.transmit_read(shared);
             let piece = self.transmit_piece(shared);
-            let queued = !self.draining && self.transmit_queued(shared);
+            let may = !self.draining || self.drain_left > 0;
+            let queued = may && self.transmit_queued(shared);
+            self.drain_left = self.drain_left.saturating_sub(usize::from(queued));
             if !read && !piece && !queued {
                 break;
             }
         }
+        if self.drain_left > 0 && self.has_room(shared, CONTROL_DEPTH as usize) {
+            // The target took back what the next one needs.
+            self.drain_left = 0;
+        }
         if !self.draining
             && self.has_notice()
-            && self.has_room(shared)
+            && self.has_room(shared, 0)
             && let Some(notices) = self.window.as_mut().and_then(SendWindow::take_notice)
         {
             self.send_control(shared, Frame::Notice(notices));
@@ -168,10 +197,23 @@ impl PeerLink {
         self.window.as_ref().is_some_and(SendWindow::has_notice)
     }
 
-    /// Whether the connection has room for a control message.
-    fn has_room(&mut self, shared: &Shared) -> bool {
+    /// Whether the connection has room for one more, with so many left free.
+    fn has_room(&mut self, shared: &Shared, reserved: usize) -> bool {
         let depth = shared.attr.connection_depth as usize;
-        self.current().is_some_and(|conn| conn.posted.len() < depth)
+        self.current().is_some_and(|conn| conn.posted.len() + reserved < depth)
+    }
+
+    /// How many of the queue have all that they need: the first ones.
+    pub(super) fn sendable(&self, shared: &Shared) -> usize {
+        let mut places = self.window.as_ref().map_or(0, SendWindow::places);
+        let may_go = |key: &&OpKey| match shared.sends.get(**key) {
+            Some(SendOp { body: Body::Message(message), .. }) if message.charged.is_none() => {
+                places = places.wrapping_sub(1);
+                places != u64::MAX
+            }
+            _ => true,
+        };
+        self.queue.iter().take_while(may_go).count()
     }
 
     /// Sends a control message. False: there is no room, or no connection any more.
@@ -180,15 +222,6 @@ impl PeerLink {
     }
 
     fn transmit_controls(&mut self, shared: &mut Shared) -> Sent {
-        if self.confirm {
-            let windows = shared.own_windows().to_bytes();
-            let frame = Frame::Confirm.encode();
-            let bytes = [frame.as_bytes(), &windows, &shared.address].concat();
-            if self.post_bytes(shared, PostedKind::Control, &bytes) == Sent::No {
-                return Sent::No;
-            }
-            self.confirm = false;
-        }
         self.open_grants(shared);
         while let Some(control) = self.controls.front() {
             let frame = match *control {

@@ -84,7 +84,11 @@ impl Meter {
     }
 
     pub(super) fn has(&self, amount: u64) -> bool {
-        self.granted - self.used >= amount
+        self.left() >= amount
+    }
+
+    pub(super) fn left(&self) -> u64 {
+        self.granted - self.used
     }
 
     /// Whether all of the window is used: no receiver could grant more.

@@ -62,6 +62,11 @@ impl SendWindow {
         self.bytes.give_back(eager_bytes);
     }
 
+    /// So many messages could be posted, as far as places go.
+    pub fn places(&self) -> u64 {
+        self.places.left()
+    }
+
     /// Whether a message could be posted.
     pub fn is_open(&self) -> bool {
         self.places.has(1)

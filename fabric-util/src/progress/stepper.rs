@@ -1,7 +1,8 @@
 //! Steps over the ready connections.
 //!
 //! A connection's turn is bounded, and may end though there is more to do: then it was a long one. All connections from one
-//! network have one of those in a step, so that a peer with many gets no more of the thread than one with a single connection.
+//! network have one of those in a step, so that a peer with many gets no more of the thread than one with a single connection;
+//! unless all that are ready are of one network.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -206,7 +207,11 @@ impl<S: Source> Stepper<S> {
     fn note_long(&mut self, at: usize) {
         let ready = &mut self.ready[at];
         ready.last_long = self.steps;
-        self.busy.extend(ready.source.network());
+        let network = ready.source.network();
+        if !self.busy.is_empty() || self.ready.iter().any(|other| other.source.network() != network)
+        {
+            self.busy.extend(network);
+        }
     }
 
     /// Has the schedule choose which connection is served at this place, and what is put off; false: it is left alone.

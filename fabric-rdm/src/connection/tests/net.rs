@@ -28,6 +28,8 @@ enum Packet {
     Connected(Hello),
     Refused(Refusal),
     Confirm,
+    /// What each side sends first when there is a connection.
+    Word,
     /// The number that it has in its life, and that it has as a post.
     Message(u64, u64),
     /// A message was taken.
@@ -241,7 +243,9 @@ impl Net {
                     let link = link(self, conn).unwrap();
                     self.send(side, link, Packet::Confirm);
                 }
-                Action::Ready(_) => {
+                Action::Ready(conn) => {
+                    let link = link(self, conn).unwrap();
+                    self.send(side, link, Packet::Word);
                     let session = self.host(side).machine.session().unwrap();
                     if !self.established.contains(&session) {
                         self.established.push(session);
@@ -311,6 +315,7 @@ impl Net {
                 self.links[link].conns[side as usize] = None;
             }
             Packet::Confirm => machine.on_confirm(conn),
+            Packet::Word => _ = machine.on_heard(conn),
             Packet::Message(number, post) => {
                 if machine.on_message(conn, number) {
                     self.host(side).received.push(post);
