@@ -5,7 +5,7 @@
 //! [`stream`](crate::stream), which knows no sockets.
 //!
 //! Files, from the contract inwards:
-//! - `provider`, `domain`, `cq`, `listener`, `endpoint`: the contract's objects;
+//! - `provider`, `domain`, `cq`, `listener`, `endpoint`, `datagram`: the contract's objects;
 //! - `conn`: a link and its socket; `acceptor`: connections that strangers ask for; `descriptors`: how many of them;
 //! - `engine`: the domain's sockets, timers and thread, driven by [`progress`](crate::progress);
 //! - `family`: what is different from one kind of sockets to the other; `interfaces`: the devices, which all kinds share;
@@ -15,6 +15,7 @@
 mod acceptor;
 mod conn;
 mod cq;
+mod datagram;
 mod descriptors;
 mod domain;
 mod endpoint;
