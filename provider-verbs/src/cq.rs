@@ -19,6 +19,7 @@ use fabric_util::sync::{Mutex, MutexGuard};
 use fabric_util::wakeup::Wakeup;
 use rustix::event::epoll;
 
+use crate::datagram_receive::DatagramReceiver;
 use crate::error::{NAME, failed};
 use crate::ffi::{ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status};
 use crate::handle::Cq;
@@ -84,6 +85,8 @@ struct QueueState {
     sharers: HashMap<u32, Sharer>,
     /// By queue pair number, those whose send queue is watched.
     watched: HashMap<u32, Watched>,
+    /// By queue pair number, those whose receives of datagrams complete here.
+    datagrams: HashMap<u32, Arc<DatagramReceiver>>,
     armed: bool,
 }
 
@@ -95,7 +98,8 @@ pub(crate) struct Sink<'a> {
     unverified: &'a mut UnverifiedReads,
     sharers: &'a HashMap<u32, Sharer>,
     watched: &'a mut HashMap<u32, Watched>,
-    /// There are neither sharers nor watched ones.
+    datagrams: &'a HashMap<u32, Arc<DatagramReceiver>>,
+    /// There are neither sharers nor watched ones nor datagrams.
     plain: bool,
 }
 
@@ -128,6 +132,10 @@ impl Sink<'_> {
             self.note_done(wc.qp_num, completion.token);
             return true;
         }
+        if let Some(receiver) = self.datagrams.get(&wc.qp_num) {
+            receiver.attribute(wc, completion);
+            return true;
+        }
         let Some(sharer) = self.sharers.get(&wc.qp_num) else { return true };
         completion.endpoint = Some(sharer.endpoint);
         !sharer.canceled.load(Ordering::Relaxed)
@@ -145,9 +153,9 @@ impl QueueState {
     /// Behind what is in the ring, and behind `taken` completions that are in `out`.
     #[inline]
     fn sink<'a>(&'a mut self, out: &'a mut [RawCompletion], taken: usize) -> Sink<'a> {
-        let QueueState { ring, unverified, sharers, watched, .. } = self;
-        let plain = sharers.is_empty() && watched.is_empty();
-        Sink { out, taken, ring, unverified, sharers, watched, plain }
+        let QueueState { ring, unverified, sharers, watched, datagrams, .. } = self;
+        let plain = sharers.is_empty() && watched.is_empty() && datagrams.is_empty();
+        Sink { out, taken, ring, unverified, sharers, watched, datagrams, plain }
     }
 }
 
@@ -211,6 +219,21 @@ impl Queue {
     /// Has the receives of a queue pair name its endpoint, which takes them from a shared queue.
     pub(crate) fn add_sharer(&self, number: u32, sharer: Sharer) {
         self.lock().sharers.insert(number, sharer);
+    }
+
+    /// Has the receives of a queue pair be those of datagrams.
+    pub(crate) fn add_datagrams(&self, number: u32, receiver: Arc<DatagramReceiver>) {
+        self.lock().datagrams.insert(number, receiver);
+    }
+
+    /// The reverse.
+    pub(crate) fn forget_datagrams(&self, number: u32, receiver: &Arc<DatagramReceiver>) {
+        let mut state = self.lock();
+        // The number may belong to a newer queue pair already.
+        let is_it = state.datagrams.get(&number).is_some_and(|found| Arc::ptr_eq(found, receiver));
+        let gone = is_it.then(|| state.datagrams.remove(&number));
+        drop(state);
+        drop(gone);
     }
 
     /// Notes from now on how far the send queue of a queue pair is.

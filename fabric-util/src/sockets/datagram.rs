@@ -53,6 +53,8 @@ struct WaitingSend {
 #[derive(Default)]
 struct Sends {
     waiting: VecDeque<WaitingSend>,
+    /// The selector says when the socket can be written.
+    watched: bool,
     ended: bool,
 }
 
@@ -77,10 +79,18 @@ pub(super) struct DatagramSocket {
 }
 
 impl DatagramSocket {
-    /// The selector named it: reads what came, and writes what waits. True: there may be more to read.
-    pub(super) fn turn(&self) -> Turn {
+    /// The selector named it: reads what came, and writes what waits. `watch` has the selector name it again, at once if there is
+    /// something to read, and when it can be written if that is asked for.
+    pub(super) fn turn(&self, watch: impl Fn(bool)) {
         let more = self.read();
-        Turn { more, waits: self.write_waiting() }
+        // Under the lock, so that a post that begins to wait has the last word.
+        let mut sends = self.sends.lock();
+        self.write_waiting(&mut sends);
+        let waits = !sends.waiting.is_empty();
+        if more || waits || sends.watched {
+            watch(waits);
+        }
+        sends.watched = waits;
     }
 
     /// Reads into the receives; true: there may be more.
@@ -130,9 +140,8 @@ impl DatagramSocket {
         Ok(Some(completion))
     }
 
-    /// Writes what waits; true: some still does.
-    fn write_waiting(&self) -> bool {
-        let mut sends = self.sends.lock();
+    /// Writes what waits, as much as the kernel takes.
+    fn write_waiting(&self, sends: &mut Sends) {
         let mut done: SmallVec<[RawCompletion; TURN]> = SmallVec::new();
         while let Some(first) = sends.waiting.front_mut() {
             let mut bytes = [(first.bytes.as_mut_ptr(), first.bytes.len())];
@@ -145,7 +154,6 @@ impl DatagramSocket {
             sends.waiting.pop_front();
         }
         self.send_ring.push([&done, &[]]);
-        !sends.waiting.is_empty()
     }
 
     /// Hands a datagram to the kernel; false: it takes none now. What it refuses for another reason is lost, and counted.
@@ -186,7 +194,7 @@ impl DatagramSocket {
         receives.posted.clear();
     }
 
-    /// The domain's thread has failed: all that is in flight is canceled.
+    /// The domain's thread has failed: all that is in flight is canceled, and nothing is posted any more.
     pub(super) fn fail(&self) {
         let mut sends = self.sends.lock();
         sends.ended = true;
@@ -209,14 +217,6 @@ impl DatagramSocket {
         // Not for writing as long as nothing waits: each datagram that has left would be an event.
         if waits { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE }
     }
-}
-
-/// What a turn of a socket has left.
-pub(super) struct Turn {
-    /// There may be more to read.
-    pub(super) more: bool,
-    /// Something waits to be written.
-    pub(super) waits: bool,
 }
 
 /// A datagram endpoint.
@@ -252,10 +252,6 @@ impl<F: SocketFamily> SocketDatagrams<F> {
         engine.watch(fd, name, socket.clone(), DatagramSocket::interest(false))?;
         Ok(SocketDatagrams { socket, engine: engine.clone() })
     }
-
-    fn ended() -> Error {
-        Error::Internal(Failure::new("post", "the domain's thread has failed").of(F::NAME))
-    }
 }
 
 impl DatagramSocket {
@@ -267,16 +263,15 @@ impl DatagramSocket {
         self.name
     }
 
-    /// Sends, or keeps what the kernel does not take; gives how many it has accepted, and whether one of them is the first that waits.
+    /// Sends, or keeps what the kernel does not take; `watch` has the selector say when that changes.
     ///
     /// # Safety
     /// As [`DatagramOps::post_send`].
-    unsafe fn post_send(&self, work: &[DatagramWork<'_>], ended: Error) -> (Posted, bool) {
+    unsafe fn post_send(&self, work: &[DatagramWork<'_>], watch: impl Fn(bool)) -> Posted {
         let mut sends = self.sends.lock();
         if sends.ended {
-            return (Posted::until(0, ended), false);
+            return Posted::until(0, Error::DeviceLost);
         }
-        let waited = !sends.waiting.is_empty();
         let mut done: SmallVec<[RawCompletion; 1]> = SmallVec::new();
         let mut posted = Posted::all(work.len());
         for (i, one) in work.iter().enumerate() {
@@ -298,8 +293,10 @@ impl DatagramSocket {
             }
         }
         self.send_ring.push([&done, &[]]);
-        let begins_to_wait = !waited && !sends.waiting.is_empty();
-        (posted, begins_to_wait)
+        if !sends.waiting.is_empty() && !std::mem::replace(&mut sends.watched, true) {
+            watch(true);
+        }
+        posted
     }
 }
 
@@ -346,17 +343,15 @@ unsafe impl<F: SocketFamily> DatagramOps for SocketDatagrams<F> {
 
     unsafe fn post_send(&self, work: &[DatagramWork<'_>]) -> Posted {
         // SAFETY: the caller's promise.
-        let (posted, begins_to_wait) = unsafe { self.socket.post_send(work, Self::ended()) };
-        if begins_to_wait {
-            self.engine.watch_datagrams(&self.socket, true);
+        unsafe {
+            self.socket.post_send(work, |waits| self.engine.watch_datagrams(&self.socket, waits))
         }
-        posted
     }
 
     unsafe fn post_recv(&self, work: &[RecvWork<'_>]) -> Posted {
         let mut receives = self.socket.receives.lock();
         if receives.ended {
-            return Posted::until(0, Self::ended());
+            return Posted::until(0, Error::DeviceLost);
         }
         receives.posted.push(work);
         Posted::all(work.len())

@@ -21,6 +21,7 @@ use fabric_util::{callback, log_line};
 
 use super::timers::{DOMAIN, Timer};
 use crate::cq::Queue;
+use crate::datagram::DatagramQp;
 use crate::error::NAME;
 use crate::ffi::{ibv_wc_status, rdma_cm_event_type as cm};
 use crate::handle::{AsyncEvent, CmEvent, CmId, EventChannel};
@@ -113,6 +114,7 @@ pub(crate) struct DomainState {
     pub(super) ids: Mutex<HashMap<u64, CmIdOwner>>,
     conns: Mutex<HashMap<u64, Arc<dyn ConnEvents>>>,
     pub(crate) shared: Mutex<Vec<Arc<SharedQueue>>>,
+    pub(crate) datagrams: Mutex<Vec<Arc<DatagramQp>>>,
     pub(super) timers: Mutex<Timers<u64, Timer>>,
     pub(super) scan: Mutex<RefusalScan>,
     /// Events of the device that wait for the thread.
@@ -143,6 +145,7 @@ impl DomainState {
             ids: Mutex::default(),
             conns: Mutex::default(),
             shared: Mutex::default(),
+            datagrams: Mutex::default(),
             timers: Mutex::default(),
             scan: Mutex::default(),
             async_events: Mutex::default(),
@@ -303,6 +306,10 @@ impl DomainState {
         for conn in self.all_conns() {
             // A panic in one must not keep the others from closing.
             callback::caught(|| conn.lose(reason));
+        }
+        let datagrams = self.datagrams.lock().clone();
+        for pair in datagrams {
+            callback::caught(|| pair.lose());
         }
     }
 

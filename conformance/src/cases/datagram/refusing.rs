@@ -115,7 +115,7 @@ pub(super) fn arguments(rig: &Rig) -> Outcome {
     check_err!(a.end.post_to(&to, &complete), Error::Unsupported(_), "delivery complete");
     a.expect_quiet(rig)?;
     // Read-only memory can be sent, and a fence has nothing to wait for.
-    a.post(&to, &Op::send(&read_only).fence())?;
+    a.post(&to, &Op::send(read_only.slice(..8)).fence())?;
     a.expect_alive(rig, &b)
 }
 

@@ -168,10 +168,7 @@ impl<F: SocketFamily> EventSource<F> for Arc<PendingConnection<F>> {
 
 impl<F: SocketFamily> EventSource<F> for Arc<DatagramSocket> {
     fn on_ready(&self, engine: &Engine<F>, _ended: bool) {
-        let turn = self.turn();
-        if turn.more || turn.waits {
-            engine.watch_datagrams(self, turn.waits);
-        }
+        self.turn(|waits| engine.watch_datagrams(self, waits));
     }
 
     fn on_timer(&self, _engine: &Engine<F>, _timer: SocketTimer) {}
