@@ -27,9 +27,9 @@ use crate::registry::{EndpointShared, Settle};
 /// - It has at most [`Limits::datagram`](crate::Limits::datagram) bytes; a longer one is refused where it is posted.
 /// - One that finds no receive is dropped, and counted where the device says so ([`drops`](DatagramEndpoint::drops)). One that is
 ///   longer than its receive ends that [`TooLong`](crate::Status::TooLong), and nothing else.
-/// - `Ok` of a send says that its memory is free again, and no more: nobody knows whether there is a receiver.
+/// - `Ok` of a send says that its memory is free again, and no more: whether there is a receiver is not known.
 /// - A receive's completion has the sender's address ([`Completion::source`](crate::Completion)), which can be answered. It
-///   authenticates nobody: on most networks a sender can claim any.
+///   is no proof: on most networks a sender can claim any.
 /// - Operations of each queue complete in posting order, each exactly once. Any number of threads may post.
 /// - Dropping it is abortive: what has not completed becomes `Canceled`, delivered by later polls.
 ///

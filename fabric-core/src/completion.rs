@@ -15,7 +15,7 @@ pub enum Status {
     #[default]
     Ok,
     /// The message did not fit the receive it met. Both sides see this; both endpoints are dead. Of a datagram: only the receiver
-    /// sees this, and nobody is dead.
+    /// sees this, and no endpoint is dead.
     TooLong,
     /// The target refused: bad or stale key, out of bounds, or no such right. Nothing was changed.
     RemoteAccess,

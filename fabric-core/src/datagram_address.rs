@@ -32,7 +32,7 @@ pub enum DatagramKind {
 /// The address of a datagram endpoint: where its datagrams go, and where those that it received came from.
 ///
 /// - A plain value of 32 bytes ([`to_bytes`](DatagramAddress::to_bytes)), or a text of 64 digits (`Display`, `FromStr`).
-/// - It authenticates nobody: whoever knows it can send to it, and a network may let a sender claim any address.
+/// - It proves nothing: all who know it can send to it, and a network may let a sender claim any address.
 /// - It does not say who has it. When its endpoint is gone, a later one may get the same address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

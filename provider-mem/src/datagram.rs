@@ -126,7 +126,7 @@ unsafe fn copy(into: &[Segment], from: &[Segment]) {
 }
 
 // SAFETY: each send is completed within its post, each receive where it leaves the queue; segments are reached only within the
-// sender's post, and under the lock of the queue that has them; `quiesce` empties it, and nobody finds it any more.
+// sender's post, and under the lock of the queue that has them; `quiesce` empties it, and no sender finds it any more.
 unsafe impl DatagramOps for MemDatagrams {
     fn address(&self) -> DatagramAddress {
         self.address

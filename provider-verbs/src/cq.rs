@@ -19,7 +19,6 @@ use fabric_util::sync::{Mutex, MutexGuard};
 use fabric_util::wakeup::Wakeup;
 use rustix::event::epoll;
 
-use crate::datagram_receive::DatagramReceiver;
 use crate::error::{NAME, failed};
 use crate::ffi::{ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status};
 use crate::handle::Cq;
@@ -44,6 +43,12 @@ pub(crate) trait CqMember: Send + Sync {
     fn cancel_in_flight(&self, queue: &Queue, sink: &mut Sink<'_>);
     /// Whether the device has the queue pair in error.
     fn is_broken(&self) -> bool;
+}
+
+/// What knows the meaning of receives that ended well, where they are those of datagrams. It is called under the queue's lock.
+pub(crate) trait ReceiveMember: Send + Sync {
+    /// Completes what is to be said of such a receive: its length, its status, and where the datagram came from.
+    fn attribute(&self, wc: &ibv_wc, completion: &mut RawCompletion);
 }
 
 /// A completion queue, as connections and the domain's thread know it.
@@ -86,7 +91,7 @@ struct QueueState {
     /// By queue pair number, those whose send queue is watched.
     watched: HashMap<u32, Watched>,
     /// By queue pair number, those whose receives of datagrams complete here.
-    datagrams: HashMap<u32, Arc<DatagramReceiver>>,
+    datagrams: HashMap<u32, Arc<dyn ReceiveMember>>,
     armed: bool,
 }
 
@@ -98,7 +103,7 @@ pub(crate) struct Sink<'a> {
     unverified: &'a mut UnverifiedReads,
     sharers: &'a HashMap<u32, Sharer>,
     watched: &'a mut HashMap<u32, Watched>,
-    datagrams: &'a HashMap<u32, Arc<DatagramReceiver>>,
+    datagrams: &'a HashMap<u32, Arc<dyn ReceiveMember>>,
     /// There are neither sharers nor watched ones nor datagrams.
     plain: bool,
 }
@@ -222,15 +227,16 @@ impl Queue {
     }
 
     /// Has the receives of a queue pair be those of datagrams.
-    pub(crate) fn add_datagrams(&self, number: u32, receiver: Arc<DatagramReceiver>) {
+    pub(crate) fn add_datagrams(&self, number: u32, receiver: Arc<dyn ReceiveMember>) {
         self.lock().datagrams.insert(number, receiver);
     }
 
     /// The reverse.
-    pub(crate) fn forget_datagrams(&self, number: u32, receiver: &Arc<DatagramReceiver>) {
+    pub(crate) fn forget_datagrams(&self, number: u32, receiver: &dyn ReceiveMember) {
         let mut state = self.lock();
         // The number may belong to a newer queue pair already.
-        let is_it = state.datagrams.get(&number).is_some_and(|found| Arc::ptr_eq(found, receiver));
+        let is_it = |found: &Arc<_>| ptr::addr_eq(Arc::as_ptr(found), receiver);
+        let is_it = state.datagrams.get(&number).is_some_and(is_it);
         let gone = is_it.then(|| state.datagrams.remove(&number));
         drop(state);
         drop(gone);

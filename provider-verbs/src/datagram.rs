@@ -18,10 +18,11 @@ use fabric_core::{
 use fabric_util::sync::Mutex;
 
 use crate::bounce::Bounce;
+use crate::chain::OWN_SEGMENTS;
 use crate::cq::{CqMember, Queue, Sink, VerbsCq};
-use crate::datagram_receive::{DatagramReceiver, OWN_SEGMENTS};
+use crate::datagram_receive::DatagramReceiver;
 use crate::device::device_and_port;
-use crate::domain::state::DomainState;
+use crate::domain::state::{DatagramEvents, DomainState};
 use crate::error::{NAME, failed};
 use crate::ffi::{self, ibv_send_flags, ibv_send_wr, ibv_sge, ibv_wc_status, ibv_wr_opcode};
 use crate::handle::{Ah, Qp, QpAttributes, QpState, Route};
@@ -149,9 +150,8 @@ impl OwnGid {
     }
 }
 
-impl DatagramQp {
-    /// The device is gone, or nothing serves it: all that is in flight ends.
-    pub(crate) fn lose(&self) {
+impl DatagramEvents for DatagramQp {
+    fn lose(&self) {
         self.broken.store(true, Ordering::Release);
         // Orders the flag before the flush: a post that does not see the one is seen by the other.
         fence(Ordering::SeqCst);
@@ -164,7 +164,9 @@ impl DatagramQp {
         self.send_queue.drain();
         self.recv_queue.drain();
     }
+}
 
+impl DatagramQp {
     fn refusal(&self, domain: &DomainState) -> Option<Error> {
         if domain.device.is_lost() {
             return Some(Error::DeviceLost);
@@ -350,7 +352,10 @@ unsafe impl DatagramOps for VerbsDatagrams {
 
     fn quiesce(&self) -> Result<()> {
         let pair = &self.pair;
-        self.domain.datagrams.lock().retain(|other| !Arc::ptr_eq(other, pair));
+        let is_other = |other: &Arc<dyn DatagramEvents>| {
+            !std::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(pair))
+        };
+        self.domain.datagrams.lock().retain(is_other);
         // A device may discard the completions of a queue pair that it destroys: take them first.
         pair.send_queue.drain();
         pair.recv_queue.drain();
@@ -363,7 +368,7 @@ unsafe impl DatagramOps for VerbsDatagrams {
         pair.recv_queue.drain();
         pair.send_queue.remove(&**pair);
         pair.recv_queue.remove(&**pair);
-        pair.recv_queue.forget_datagrams(pair.qp.number(), &pair.receiver);
+        pair.recv_queue.forget_datagrams(pair.qp.number(), &*pair.receiver);
         match destroyed {
             // A device that went took its queue pairs along: the kernel has ended them before it answers so.
             Err(cause)

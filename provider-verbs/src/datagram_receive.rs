@@ -1,9 +1,9 @@
 //! Receives of datagrams: what the device writes before the bytes, and where it puts what does not fit.
 //!
-//! A UD queue pair writes 40 bytes before each datagram: the global routing header, or what stands there on RoCE (InfiniBand
+//! A UD queue pair writes 40 bytes before each datagram: the global routing header, or what takes its place on RoCE (InfiniBand
 //! specification, "UD: global route header"; its annex on RoCE v2 for packets of IPv4). They go into memory of the provider. A
 //! datagram that is longer than its receive would put the queue pair into error, or not, as the device likes; so each receive has
-//! room for the longest one behind its own, in a place that all share and nobody reads.
+//! room for the longest one behind its own, in a place that all share and that is never read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,6 +15,7 @@ use fabric_core::{
 };
 
 use crate::chain::{Chain, Many};
+use crate::cq::ReceiveMember;
 use crate::ffi::{ibv_access_flags, ibv_recv_wr, ibv_wc, ibv_wc_flags};
 use crate::handle::{Pd, Qp};
 use crate::post::{in_turn, refused};
@@ -24,9 +25,6 @@ use crate::scratch::Slab;
 const HEADER: usize = 40;
 /// A header's place: no two share a cache line.
 const PLACE: usize = 64;
-
-/// Segments of a receive that are the provider's own.
-pub(crate) const OWN_SEGMENTS: usize = 2;
 
 /// The memory behind an endpoint's receives, and what its completions mean.
 pub(crate) struct DatagramReceiver {
@@ -113,9 +111,10 @@ impl DatagramReceiver {
             Err((bad, cause)) => Posted::until(chain.taken_before(bad), refused(cause)),
         }
     }
+}
 
-    /// What a completed receive of the device means: its own length, and where the datagram came from.
-    pub(crate) fn attribute(&self, wc: &ibv_wc, completion: &mut RawCompletion) {
+impl ReceiveMember for DatagramReceiver {
+    fn attribute(&self, wc: &ibv_wc, completion: &mut RawCompletion) {
         let index = self.index(completion.token);
         completion.len = u64::from(wc.byte_len).saturating_sub(HEADER as u64);
         if completion.len > self.lens[index].load(Ordering::Relaxed).into() {
@@ -136,7 +135,7 @@ impl DatagramReceiver {
 }
 
 /// The GID that a datagram came from; `own` is that of the receiver. Where the packet was one of IPv4, its header stands in the
-/// last 20 bytes, and what is in the first 20 is unspecified: it is told apart by the address that it came to.
+/// last 20 bytes, and what is in the first 20 is unspecified: the address that it came to decides.
 fn source_gid(header: &[u8; HEADER], own: &[u8; 16]) -> [u8; 16] {
     let mapped = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
     let mut gid = [0; 16];

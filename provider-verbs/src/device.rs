@@ -12,7 +12,7 @@ use fabric_core::datagram::MAX_DATAGRAM_SEGMENTS;
 use fabric_core::info::NO_DEVICE;
 use fabric_core::{AtomicScope, Capabilities, Device, Info, Security, Unusable};
 
-use crate::datagram_receive::OWN_SEGMENTS;
+use crate::chain::OWN_SEGMENTS;
 use crate::error::{NAME, locks_freely, memlock, memlock_warning};
 use crate::handle::{
     self, Context, DeviceAttributes, KernelVersion, PortAttributes, PortState, Transport,

@@ -20,12 +20,12 @@ const IMMEDIATE: u8 = 1;
 
 /// What travels before a datagram's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Header {
+pub struct DatagramHeader {
     /// Immediate data.
     pub immediate: Option<u32>,
 }
 
-impl Header {
+impl DatagramHeader {
     /// As bytes.
     pub fn encode(self) -> [u8; HEADER_LEN] {
         let mut bytes = [0; HEADER_LEN];
@@ -38,16 +38,16 @@ impl Header {
         bytes
     }
 
-    /// From the front of a datagram, of which `len` bytes came; `None`: it is not of this library.
-    pub fn decode(bytes: &[u8; HEADER_LEN], len: usize) -> Option<Header> {
+    /// From the front of a datagram of `len` bytes; `None`: it is not of this library.
+    pub fn decode(bytes: &[u8; HEADER_LEN], len: usize) -> Option<DatagramHeader> {
         let [m0, m1, m2, version, flags, z0, z1, z2, i0, i1, i2, i3] = *bytes;
         let known = [m0, m1, m2] == MAGIC && version == VERSION && [z0, z1, z2] == [0; 3];
         if len < HEADER_LEN || !known {
             return None;
         }
         match (flags, u32::from_be_bytes([i0, i1, i2, i3])) {
-            (0, 0) => Some(Header { immediate: None }),
-            (IMMEDIATE, immediate) => Some(Header { immediate: Some(immediate) }),
+            (0, 0) => Some(DatagramHeader { immediate: None }),
+            (IMMEDIATE, immediate) => Some(DatagramHeader { immediate: Some(immediate) }),
             _ => None,
         }
     }
@@ -61,19 +61,19 @@ mod tests {
     #[test]
     fn a_header_survives_and_nothing_else_is_one() {
         for immediate in [None, Some(0), Some(7), Some(u32::MAX)] {
-            let header = Header { immediate };
+            let header = DatagramHeader { immediate };
             let bytes = header.encode();
-            assert_eq!(Header::decode(&bytes, HEADER_LEN), Some(header));
-            assert_eq!(Header::decode(&bytes, HEADER_LEN - 1), None);
+            assert_eq!(DatagramHeader::decode(&bytes, HEADER_LEN), Some(header));
+            assert_eq!(DatagramHeader::decode(&bytes, HEADER_LEN - 1), None);
             for at in 0..8 {
                 let mut wrong = bytes;
                 wrong[at] ^= 2;
-                assert_eq!(Header::decode(&wrong, 100), None, "byte {at}");
+                assert_eq!(DatagramHeader::decode(&wrong, 100), None, "byte {at}");
             }
         }
-        let mut stray = Header::default().encode();
+        let mut stray = DatagramHeader::default().encode();
         stray[11] = 1;
-        assert_eq!(Header::decode(&stray, HEADER_LEN), None, "data that the flags deny");
+        assert_eq!(DatagramHeader::decode(&stray, HEADER_LEN), None, "data that the flags deny");
     }
 
     proptest! {
@@ -88,7 +88,7 @@ mod tests {
             bytes[..4].copy_from_slice(b"FDG\x01");
             bytes[4] %= 3;
             bytes[5..8].fill(0);
-            if let Some(header) = Header::decode(&bytes, len) {
+            if let Some(header) = DatagramHeader::decode(&bytes, len) {
                 prop_assert_eq!(header.encode(), bytes);
                 prop_assert!(len >= HEADER_LEN);
             }

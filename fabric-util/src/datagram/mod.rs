@@ -9,5 +9,5 @@ pub mod header;
 pub mod receives;
 
 pub use drops::Drops;
-pub use header::{HEADER_LEN, Header};
+pub use header::{DatagramHeader, HEADER_LEN};
 pub use receives::{DatagramReceives, WaitingReceive};

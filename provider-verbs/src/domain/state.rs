@@ -21,7 +21,6 @@ use fabric_util::{callback, log_line};
 
 use super::timers::{DOMAIN, Timer};
 use crate::cq::Queue;
-use crate::datagram::DatagramQp;
 use crate::error::NAME;
 use crate::ffi::{ibv_wc_status, rdma_cm_event_type as cm};
 use crate::handle::{AsyncEvent, CmEvent, CmId, EventChannel};
@@ -82,6 +81,12 @@ pub(crate) trait ConnEvents: Send + Sync {
     unsafe fn grant(self: Arc<Self>, part: &GrantedPart) -> Result<Box<dyn GrantOps>>;
 }
 
+/// A datagram endpoint, as its domain sees it.
+pub(crate) trait DatagramEvents: Send + Sync {
+    /// The device is gone, or nothing serves it: all that is in flight ends.
+    fn lose(&self);
+}
+
 /// Owner of a connection-manager identifier, which gets its events.
 pub(crate) enum CmIdOwner {
     Conn(Arc<dyn ConnEvents>),
@@ -114,7 +119,7 @@ pub(crate) struct DomainState {
     pub(super) ids: Mutex<HashMap<u64, CmIdOwner>>,
     conns: Mutex<HashMap<u64, Arc<dyn ConnEvents>>>,
     pub(crate) shared: Mutex<Vec<Arc<SharedQueue>>>,
-    pub(crate) datagrams: Mutex<Vec<Arc<DatagramQp>>>,
+    pub(crate) datagrams: Mutex<Vec<Arc<dyn DatagramEvents>>>,
     pub(super) timers: Mutex<Timers<u64, Timer>>,
     pub(super) scan: Mutex<RefusalScan>,
     /// Events of the device that wait for the thread.

@@ -40,7 +40,7 @@ impl Ah {
         // As the connection manager sets it.
         attr.grh.hop_limit = 64;
         attr.dlid = route.lid;
-        // On InfiniBand too, so that the receiver is told the sender's GID.
+        // On InfiniBand too, so that the receiver has the sender's GID.
         attr.is_global = 1;
         attr.port_num = route.port;
         // SAFETY: the protection domain lives as long as the handle, which holds it.

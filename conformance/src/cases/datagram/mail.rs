@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use fabric::{AddressHandle, CompletionQueue, DatagramAttr, DatagramEndpoint, Domain};
 
+use crate::check::check_says;
 use crate::prelude::*;
 use crate::target::is_secured;
 
@@ -23,9 +24,22 @@ pub(super) struct Mail {
 /// Whether the environment protects every domain; then it has been shown that none makes datagram endpoints.
 pub(super) fn is_protected(rig: &Rig) -> Result<bool, Failed> {
     if is_secured() {
-        super::refusing::expect_unprotected_only(rig.domain_a())?;
+        expect_unprotected_only(rig.domain_a())?;
     }
     Ok(is_secured())
+}
+
+/// A domain with security refuses to make one, and names its level.
+pub(super) fn expect_unprotected_only(domain: &Domain) -> Outcome {
+    let queue = domain.completion_queue(512)?;
+    let error =
+        check_err!(domain.datagram_endpoint(&queue), Error::Unsupported(_), "with security");
+    if domain.info().capabilities.contains(Capabilities::DATAGRAMS) {
+        let level = domain.security().to_string();
+        check_says(&error.to_string(), &[&level, "security"], "a domain with security")?;
+    }
+    check_eq!(queue.room(), 512, "room that is left");
+    Ok(())
 }
 
 /// The settings of an endpoint that the other domain reaches.
@@ -105,12 +119,12 @@ impl Mail {
         check_eq!(
             (done.source, done.immediate),
             (None, None),
-            "what is told of a send in {done:?}"
+            "source and data of a send in {done:?}"
         );
         Ok(())
     }
 
-    /// Posts a datagram until `other`, which has a receive posted, has a completion that does not tell of an earlier try.
+    /// Posts a datagram until `other`, which has a receive posted, has a completion.
     #[track_caller]
     pub(super) fn send_until_it_ends(
         &self,

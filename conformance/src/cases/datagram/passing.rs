@@ -105,7 +105,7 @@ pub(super) fn too_long_for_its_receive(rig: &Rig) -> Outcome {
             (5, Status::TooLong),
             "{len} B into {room}: {done:?}"
         );
-        check_eq!((done.len, done.source), (0, None), "what is told of {done:?}");
+        check_eq!((done.len, done.source), (0, None), "length and source of {done:?}");
         target.check_guards()?;
         target.check_filled(room.., 0)?;
         target.fill(0)?;

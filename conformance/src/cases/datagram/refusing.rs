@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use fabric::{DatagramAttr, Domain, Secret, Security};
+use fabric::{DatagramAttr, Secret, Security};
 
-use super::mail::{Mail, attr, is_protected};
+use super::mail::{Mail, attr, expect_unprotected_only, is_protected};
 use crate::check::check_says;
 use crate::prelude::*;
 use crate::sys::in_child;
@@ -164,19 +164,6 @@ pub(super) fn secured(rig: &Rig) -> Outcome {
     let secret = Secret::new(&[9; 32])?;
     let domain = rig.secured_domain(Level::secret(Security::Authenticated, &secret))?;
     expect_unprotected_only(&domain)
-}
-
-/// A domain with security refuses to make one, and names its level.
-pub(super) fn expect_unprotected_only(domain: &Domain) -> Outcome {
-    let queue = domain.completion_queue(512)?;
-    let error =
-        check_err!(domain.datagram_endpoint(&queue), Error::Unsupported(_), "with security");
-    if domain.info().capabilities.contains(Capabilities::DATAGRAMS) {
-        let level = domain.security().to_string();
-        check_says(&error.to_string(), &[&level, "security"], "a domain with security")?;
-    }
-    check_eq!(queue.room(), 512, "room that is left");
-    Ok(())
 }
 
 pub(super) fn fork_child(rig: &Rig) -> Outcome {

@@ -23,7 +23,7 @@ use mio::{Interest, Registry, Token, Waker};
 
 use super::acceptor::{Acceptor, AcceptorHost, AcceptorTimer, PendingConnection};
 use super::conn::{SocketConn, SocketStream};
-use super::datagram::DatagramSocket;
+use super::datagram_socket::DatagramSocket;
 use super::family::{PeerMemory, Shared, SocketFamily};
 use super::settings::SocketSettings;
 use crate::backlog::RequestTable;
@@ -174,7 +174,7 @@ impl<F: SocketFamily> EventSource<F> for Arc<DatagramSocket> {
     fn on_timer(&self, _engine: &Engine<F>, _timer: SocketTimer) {}
 
     fn close(&self) {
-        DatagramSocket::close(self);
+        self.end();
     }
 }
 
@@ -309,14 +309,14 @@ impl<F: SocketFamily> Engine<F> {
     pub(super) fn watch_datagrams(&self, socket: &DatagramSocket, waits: bool) {
         let (fd, interest) = (socket.raw_fd(), DatagramSocket::interest(waits));
         // It fails only for a socket that is not watched any more.
-        let _ = self.registry.reregister(&mut SourceFd(&fd), Token(socket.name()), interest);
+        let _ = self.registry.reregister(&mut SourceFd(&fd), Token(socket.name), interest);
     }
 
     /// Watches a socket for datagrams no more.
     pub(super) fn forget_datagrams(&self, socket: &DatagramSocket) {
         // As above.
         let _ = self.registry.deregister(&mut SourceFd(&socket.raw_fd()));
-        self.forget(socket.name());
+        self.forget(socket.name);
     }
 
     /// Forgets a member whose socket is closed.
