@@ -252,7 +252,7 @@ impl CqMember for DatagramQp {
             let _ = self.qp.fail();
         }
         let mut completion = RawCompletion::new(token, status);
-        completion.provider_code = ended as u32;
+        completion.provider_code = ended;
         sink.push(completion);
     }
 

@@ -1,5 +1,7 @@
 //! A socket whose kernel takes no more: one of the Unix domain, whose receiver has a short queue (unix(7)).
 
+#![allow(clippy::unwrap_used)] // helpers of tests, which clippy does not take for tests
+
 use std::cell::Cell;
 use std::os::unix::net::UnixDatagram;
 
