@@ -338,8 +338,15 @@ pub(super) fn threads(rig: &Rig) -> Outcome {
         Ok(())
     };
     let receive = || -> Outcome {
-        while !stop.load(Ordering::Relaxed) {
-            let Some(done) = b.next_within(Duration::from_millis(5))? else { continue };
+        loop {
+            // What came before the senders ended is taken too.
+            let is_over = stop.load(Ordering::Relaxed);
+            let Some(done) = b.next_within(Duration::from_millis(5))? else {
+                if is_over {
+                    break;
+                }
+                continue;
+            };
             check_eq!((done.status, done.len), (Status::Ok, 64), "{done:?}");
             let slot = done.context as usize * 64;
             let bytes = inbox.bytes(slot..slot + 64)?;
