@@ -425,7 +425,7 @@ impl<F: SocketFamily> Engine<F> {
         drop(members);
         lines.sort();
         format!(
-            "engine: {} connections, {datagrams} datagram sockets, {acceptors} listeners, {half_open} half-open, {} requests, {} regions, polled: {}\n{}",
+            "engine: {} connections, {acceptors} listeners, {half_open} half-open, {} requests, {} regions, polled: {}, {datagrams} datagram sockets\n{}",
             lines.len(),
             usize::saturating_sub(pending, half_open),
             self.regions.len(),
