@@ -9,14 +9,15 @@ use std::sync::Arc;
 
 use fabric_core::access::check_registration;
 use fabric_core::{
-    Access, Capabilities, CqAttr, Error, Info, ListenerAttr, Memory, Path, Result, Security,
-    SharedReceiveAttr,
+    Access, Capabilities, CqAttr, DatagramAttr, Error, Info, ListenerAttr, Memory, Path, Result,
+    Security, SharedReceiveAttr,
 };
 
 use crate::builder::EndpointBuilder;
 use crate::choice::Selection;
 use crate::counters::Counters;
 use crate::cq::CompletionQueue;
+use crate::datagram::DatagramEndpoint;
 use crate::eq::EventQueue;
 use crate::listener::Listener;
 use crate::region::Region;
@@ -255,6 +256,28 @@ impl Domain {
         queue: &CompletionQueue,
     ) -> Result<SharedReceiveQueue> {
         SharedReceiveQueue::new(&self.inner, attr, queue)
+    }
+
+    /// Makes a datagram endpoint, with the default settings: depths of 128, the device's first address.
+    ///
+    /// # Errors
+    /// `Unsupported` without [`DATAGRAMS`](fabric_core::Capabilities::DATAGRAMS), and on a domain with security, which datagrams
+    /// do not have. `InvalidArgument` that names the limit, or says how much room the completion queue has left; `NoMemory`.
+    pub fn datagram_endpoint(&self, queue: &CompletionQueue) -> Result<DatagramEndpoint> {
+        self.datagram_endpoint_with(&DatagramAttr::default(), queue, queue)
+    }
+
+    /// As [`datagram_endpoint`](Domain::datagram_endpoint), with all settings, and a queue for each side.
+    ///
+    /// # Errors
+    /// As [`datagram_endpoint`](Domain::datagram_endpoint).
+    pub fn datagram_endpoint_with(
+        &self,
+        attr: &DatagramAttr,
+        send: &CompletionQueue,
+        recv: &CompletionQueue,
+    ) -> Result<DatagramEndpoint> {
+        DatagramEndpoint::new(&self.inner, attr, send, recv)
     }
 
     /// Begins to make an endpoint.

@@ -117,6 +117,8 @@ mod check;
 mod choice;
 mod counters;
 mod cq;
+mod datagram;
+mod datagram_post;
 mod dispatch;
 mod domain;
 mod element;
@@ -152,6 +154,7 @@ pub use catalog::Catalog;
 pub use choice::{Choice, ProviderSpec, Selection};
 pub use counters::Counters;
 pub use cq::CompletionQueue;
+pub use datagram::{AddressHandle, DatagramEndpoint};
 pub use domain::Domain;
 pub use element::AtomicElement;
 pub use endpoint::Endpoint;
@@ -160,10 +163,11 @@ pub use eq::EventQueue;
 pub use fabric_core::info::{MAX_ACCEPT_DATA, MAX_CONNECT_DATA, MAX_REJECT_DATA, MIN_INJECT};
 pub use fabric_core::{
     Access, Armed, AtomicOp, AtomicScalar, AtomicScope, AtomicType, AtomicValue, Capabilities,
-    Completion, CqAttr, DisconnectReason, EndpointAttr, EndpointId, EndpointState, Error,
-    ErrorClass, Event, Failure, Hints, Identity, Info, Limits, ListenerAttr, ListenerId, Memory,
-    OpKind, Path, PathAttr, ProviderCounters, RemoteRegion, RemoteSlice, Result, Secret, Security,
-    SharedReceiveAttr, Status, Unmet,
+    Completion, CqAttr, DatagramAddress, DatagramAttr, DatagramDrops, DatagramKind,
+    DisconnectReason, EndpointAttr, EndpointId, EndpointState, Error, ErrorClass, Event, Failure,
+    Hints, Identity, Info, Limits, ListenerAttr, ListenerId, Memory, OpKind, Path, PathAttr,
+    ProviderCounters, RemoteRegion, RemoteSlice, Result, Secret, Security, SharedReceiveAttr,
+    Status, Unmet,
 };
 pub use fabric_util::logging::flush as flush_logs;
 pub use grant::{Grant, PendingGrant};

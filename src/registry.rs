@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
 use fabric_core::state::StateCell;
-use fabric_core::{EndpointId, EndpointState, Error, Failure, Info, Result};
+use fabric_core::{DatagramSources, EndpointId, EndpointState, Error, Failure, Info, Result};
 use fabric_util::sync::Mutex;
 
 use crate::counters::{Counters, EndpointCounters};
@@ -18,12 +18,19 @@ pub(crate) struct EndpointShared {
     /// Whether its one `Disconnected` was reported.
     pub(crate) ended: AtomicBool,
     pub(crate) counters: EndpointCounters,
+    /// Where its datagrams came from, if it receives such.
+    pub(crate) sources: Option<Arc<DatagramSources>>,
 }
 
 impl EndpointShared {
     pub(crate) fn new(id: EndpointId) -> Self {
         let (state, counters) = (StateCell::new(), EndpointCounters::default());
-        EndpointShared { id, state, ended: AtomicBool::new(false), counters }
+        EndpointShared { id, state, ended: AtomicBool::new(false), counters, sources: None }
+    }
+
+    /// That of a datagram endpoint, which is never connected, and never dead.
+    pub(crate) fn of_datagrams(id: EndpointId, sources: &Arc<DatagramSources>) -> Self {
+        EndpointShared { sources: Some(sources.clone()), ..Self::new(id) }
     }
 
     /// The provider refused a post or a grant. If it knows that the connection is over, so does the endpoint: a later post could

@@ -226,6 +226,21 @@ fn inbox() {
 }
 
 #[test]
+fn gossip() {
+    let watcher = start("gossip", &["watch", "--members", "3"]);
+    let at = watcher.address();
+    let members = ["one", "two", "three"].map(|name| start("gossip", &["member", name, &at]));
+    for member in members {
+        let out = member.succeed();
+        assert!(out.contains("was heard"), "{out}");
+    }
+    let out = watcher.succeed();
+    assert_eq!(out, "heard of one, three, two");
+    let err = start("gossip", &["member", "lost", &at[1..]]).fail(2);
+    assert!(err.contains("64 digits"), "{err}");
+}
+
+#[test]
 fn clients_wait_for_the_server() {
     let at = free_port();
     let blocking = start("pingpong", &["connect", "--count", "1", "--at", &at]);
@@ -363,7 +378,7 @@ fn mistakes_are_told() {
 
 #[test]
 fn help_teaches() {
-    for name in ["pingpong", "counter", "kv", "copy", "event_loop", "inbox"] {
+    for name in ["pingpong", "counter", "kv", "copy", "event_loop", "inbox", "gossip"] {
         let out = start(name, &["--help"]).succeed();
         assert!(out.contains("Examples:") && out.contains("Commands:"), "{out}");
         let (_, examples) = out.split_once("Examples:").unwrap();

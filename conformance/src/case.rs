@@ -161,13 +161,15 @@ pub enum Group {
     Async,
     /// Reliable datagram endpoints.
     Rdm,
+    /// Unreliable datagrams.
+    Datagram,
     /// The end of connections and of handles.
     Teardown,
 }
 
 impl Group {
     /// Every group, in the order of reports.
-    pub const ALL: [Group; 19] = [
+    pub const ALL: [Group; 20] = [
         Group::Discovery,
         Group::Memory,
         Group::Connection,
@@ -186,6 +188,7 @@ impl Group {
         Group::Scale,
         Group::Async,
         Group::Rdm,
+        Group::Datagram,
         Group::Teardown,
     ];
 
@@ -210,6 +213,7 @@ impl Group {
             Group::Scale => "scale",
             Group::Async => "async",
             Group::Rdm => "rdm",
+            Group::Datagram => "datagram",
             Group::Teardown => "teardown",
         }
     }
@@ -346,7 +350,8 @@ impl Needs {
             .union(Capabilities::PROCESSES)
             .union(Capabilities::GRANTS)
             .union(Capabilities::SHARED_RECEIVES)
-            .union(Capabilities::REQUEST_CANCEL);
+            .union(Capabilities::REQUEST_CANCEL)
+            .union(Capabilities::DATAGRAMS);
         self.capabilities.intersects(declared)
             || self.process
             || self.atomic_scope.is_some()

@@ -212,7 +212,7 @@ mod tests {
         let mut some = none.clone();
         let limits = some.limits.named().map(|(name, _)| format!("\"{name}\":7"));
         some.limits = serde_json::from_str(&format!("{{{}}}", limits.join(","))).unwrap();
-        assert_eq!(some.limits.named().map(|(_, value)| value), [7; 13]);
+        assert_eq!(some.limits.named().map(|(_, value)| value), [7; 14]);
         let ip = Ipv4Addr::LOCALHOST.into();
         for (near, far) in [(&none, &some), (&some, &none)] {
             assert_eq!(common(near, far, ip).limits, none.limits);

@@ -201,7 +201,13 @@ impl fmt::Display for PathAttr {
 
 const OP: &str = "make endpoint";
 
-fn within(op: &'static str, what: &str, value: usize, min: usize, max: usize) -> Result<()> {
+pub(crate) fn within(
+    op: &'static str,
+    what: &str,
+    value: usize,
+    min: usize,
+    max: usize,
+) -> Result<()> {
     if (min..=max).contains(&value) {
         return Ok(());
     }

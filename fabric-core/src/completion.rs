@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::datagram_address::DatagramAddress;
 use crate::token::Token;
 
 /// How an operation ended; the same on every provider.
@@ -10,10 +11,11 @@ use crate::token::Token;
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Status {
-    /// The peer accepted the operation; a receive holds its message.
+    /// The peer accepted the operation; a receive holds its message. Of a datagram that was sent: the network has it, or lost it.
     #[default]
     Ok,
-    /// The message did not fit the receive it met. Both sides see this; both endpoints are dead.
+    /// The message did not fit the receive it met. Both sides see this; both endpoints are dead. Of a datagram: only the receiver
+    /// sees this, and no endpoint is dead.
     TooLong,
     /// The target refused: bad or stale key, out of bounds, or no such right. Nothing was changed.
     RemoteAccess,
@@ -96,13 +98,16 @@ pub struct Completion {
     pub immediate: Option<u32>,
     /// The provider's own code, for diagnosis only: a verbs `ibv_wc_status`, a wire status of tcp.
     pub provider_code: u32,
+    /// On receives of datagrams that ended well: the address of the endpoint that sent it, as the network has it.
+    pub source: Option<DatagramAddress>,
 }
 
 impl Completion {
     /// An operation that ended with `status` and nothing more to report.
     #[inline]
     pub fn new(context: u64, endpoint: EndpointId, kind: OpKind, status: Status) -> Self {
-        Completion { context, endpoint, kind, status, len: 0, immediate: None, provider_code: 0 }
+        let (len, immediate, provider_code, source) = (0, None, 0, None);
+        Completion { context, endpoint, kind, status, len, immediate, provider_code, source }
     }
 
     /// Whether it ended well.

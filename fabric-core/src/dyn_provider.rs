@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::access::Access;
 use crate::attr::{CqAttr, DomainAttr, EndpointAttr, ListenerAttr, SharedReceiveAttr};
 use crate::completion::EndpointId;
+use crate::datagram::{DatagramAttr, DatagramOps, DatagramSources};
 use crate::error::{Error, Result};
 use crate::event::{EventSink, ListenerId, RequestId};
 use crate::info::{Device, Info};
@@ -79,6 +80,15 @@ pub unsafe trait DynDomain: Any + Send + Sync {
         send_cq: &dyn CqOps,
         receives: &dyn SharedReceiveOps,
     ) -> Result<Box<dyn EndpointOps>>;
+    /// See [`DomainOps::datagram_endpoint`]. The queues must be of this domain.
+    fn datagram_endpoint(
+        &self,
+        id: EndpointId,
+        attr: &DatagramAttr,
+        sources: &Arc<DatagramSources>,
+        send_cq: &dyn CqOps,
+        recv_cq: &dyn CqOps,
+    ) -> Result<Box<dyn DatagramOps>>;
     /// See [`DomainOps::listen`].
     fn listen(
         &self,
@@ -167,6 +177,17 @@ unsafe impl<D: DomainOps> DynDomain for D {
     ) -> Result<Box<dyn EndpointOps>> {
         let send_cq = downcast::<D::Cq>(send_cq)?;
         Ok(Box::new(DomainOps::endpoint_sharing(self, id, attr, send_cq, receives)?))
+    }
+    fn datagram_endpoint(
+        &self,
+        id: EndpointId,
+        attr: &DatagramAttr,
+        sources: &Arc<DatagramSources>,
+        send_cq: &dyn CqOps,
+        recv_cq: &dyn CqOps,
+    ) -> Result<Box<dyn DatagramOps>> {
+        let (send_cq, recv_cq) = (downcast::<D::Cq>(send_cq)?, downcast::<D::Cq>(recv_cq)?);
+        DomainOps::datagram_endpoint(self, id, attr, sources, send_cq, recv_cq)
     }
     fn listen(
         &self,

@@ -28,6 +28,8 @@ pub struct Hints {
     pub message: u64,
     /// Bytes of one inject.
     pub inject: u64,
+    /// Bytes of one datagram.
+    pub datagram: u64,
     /// Segments of one send-queue operation.
     pub send_segments: u64,
     /// Segments of one receive.
@@ -72,6 +74,7 @@ impl Default for Hints {
             atomics: Vec::new(),
             message: 0,
             inject: 0,
+            datagram: 0,
             send_segments: 0,
             recv_segments: 0,
             send_depth: 0,
@@ -161,6 +164,7 @@ impl Hints {
         [
             self.message,
             self.inject,
+            self.datagram,
             self.send_segments,
             self.recv_segments,
             self.send_depth,

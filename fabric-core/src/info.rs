@@ -44,6 +44,8 @@ bitflags::bitflags! {
         /// A connection request whose peer leaves while it waits gives up its place in the backlog, and is not given to the
         /// application.
         const REQUEST_CANCEL = 1 << 13;
+        /// Unreliable datagrams, without connections ([`DomainOps::datagram_endpoint`](crate::DomainOps::datagram_endpoint)).
+        const DATAGRAMS = 1 << 14;
     }
 }
 
@@ -117,7 +119,7 @@ pub const MAX_REJECT_DATA: usize = 112;
 pub const MIN_INJECT: usize = 128;
 
 /// How many limits there are.
-pub(crate) const NAMED_LIMITS: usize = 13;
+pub(crate) const NAMED_LIMITS: usize = 14;
 
 /// The largest values a device accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,6 +130,9 @@ pub struct Limits {
     pub message: u64,
     /// Bytes of one inject.
     pub inject: usize,
+    /// Bytes of one datagram. Zero where there are none.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub datagram: usize,
     /// Segments of one send-queue operation.
     pub send_segments: usize,
     /// Segments of one receive.
@@ -158,6 +163,7 @@ impl Limits {
         Limits {
             message: 0,
             inject: 0,
+            datagram: 0,
             send_segments: 0,
             recv_segments: 0,
             send_depth: 0,
@@ -177,6 +183,7 @@ impl Limits {
         Limits {
             message: self.message.min(other.message),
             inject: self.inject.min(other.inject),
+            datagram: self.datagram.min(other.datagram),
             send_segments: self.send_segments.min(other.send_segments),
             recv_segments: self.recv_segments.min(other.recv_segments),
             send_depth: self.send_depth.min(other.send_depth),
@@ -196,6 +203,7 @@ impl Limits {
         [
             ("message", self.message),
             ("inject", self.inject as u64),
+            ("datagram", self.datagram as u64),
             ("send_segments", self.send_segments as u64),
             ("recv_segments", self.recv_segments as u64),
             ("send_depth", self.send_depth as u64),

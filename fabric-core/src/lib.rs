@@ -3,9 +3,10 @@
 //! Applications use the crate `fabric`; this crate is for those who write a provider. It holds, once, what
 //! is the same on all of them, and does no I/O. What providers are built from is in `fabric-util`.
 //!
-//! - the traits a provider implements: [`provider`] (factories) and [`ops`] (data path); [`dyn_provider`]: any provider by one type;
+//! - the traits a provider implements: [`provider`] (factories), [`ops`] and [`datagram`] (data path); [`dyn_provider`]: any
+//!   provider by one type;
 //! - the plain types they speak: [`work`], [`completion`], [`event`], [`attr`], [`info`], [`path`], [`remote`],
-//!   [`setting`];
+//!   [`datagram_address`], [`setting`];
 //! - the shared rules: [`hints`] (capability match), [`access`], [`state`], [`atomic`] (the matrix and its arithmetic),
 //!   [`memory`] (the one way to touch region bytes).
 
@@ -13,6 +14,8 @@ pub mod access;
 pub mod atomic;
 pub mod attr;
 pub mod completion;
+pub mod datagram;
+pub mod datagram_address;
 pub mod dyn_provider;
 pub mod error;
 pub mod event;
@@ -36,6 +39,10 @@ pub use access::Access;
 pub use atomic::{AtomicCall, AtomicOp, AtomicScalar, AtomicType, AtomicValue};
 pub use attr::{CqAttr, DomainAttr, EndpointAttr, ListenerAttr, PathAttr, SharedReceiveAttr};
 pub use completion::{Completion, EndpointId, OpKind, RawCompletion, Status};
+pub use datagram::{
+    AddressHandleOps, DatagramAttr, DatagramDrops, DatagramOps, DatagramSources, DatagramWork,
+};
+pub use datagram_address::{DatagramAddress, DatagramKind};
 pub use dyn_provider::{DynDomain, DynProvider};
 pub use error::{Error, ErrorClass, Failure, Result};
 pub use event::{Event, EventSink, ListenerId};

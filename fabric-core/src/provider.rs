@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::access::Access;
 use crate::attr::{CqAttr, DomainAttr, EndpointAttr, ListenerAttr, SharedReceiveAttr};
 use crate::completion::EndpointId;
+use crate::datagram::{DatagramAttr, DatagramOps, DatagramSources};
 use crate::error::{Error, Result};
 use crate::event::{EventSink, ListenerId};
 pub use crate::event::{RawRequest, RequestId};
@@ -160,6 +161,23 @@ pub unsafe trait DomainOps: Send + Sync + 'static {
     ) -> Result<Self::Endpoint> {
         let _ = (id, attr, send_cq, receives);
         Err(no_shared_receives())
+    }
+
+    /// Makes a datagram endpoint, bound to its two queues; the attributes have been checked, and the domain protects nothing.
+    ///
+    /// - Completions of sends go to `send_cq`, of receives to `recv_cq`; both may be one queue.
+    /// - It notes the senders of what it receives in `sources`.
+    fn datagram_endpoint(
+        &self,
+        id: EndpointId,
+        attr: &DatagramAttr,
+        sources: &Arc<DatagramSources>,
+        send_cq: &Self::Cq,
+        recv_cq: &Self::Cq,
+    ) -> Result<Box<dyn DatagramOps>> {
+        let _ = (id, attr, sources, send_cq, recv_cq);
+        let text = "the provider has no datagrams";
+        Err(Error::unsupported("make datagram endpoint", crate::error::SHARED, text))
     }
 
     /// Listens.

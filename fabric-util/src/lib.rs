@@ -14,6 +14,7 @@
 //!   [`proof`] (that both ends have the same secret), [`refusal`] (why there is no connection),
 //!   [`fair_table`] and [`fair_turns`] (what strangers take and what time, shared by where they come from), [`admission`] (which of them are connected),
 //!   [`byte_quota`] (how much memory they have), [`introductions`] (of those that come to a tool), [`mutual_proof`] (and their secret);
+//! - datagrams: [`datagram`] (what providers in software share of them);
 //! - progress: [`progress`] (which connections are served when), [`fault`] (both at their worst, for tests);
 //! - queues: [`inflight`] (operations in flight and their depth), [`emulate`] (atomics that a device lacks);
 //! - small things: [`stats`] (counters), [`route`] (the address to connect from), [`range`] (bounds of a slice),
@@ -25,6 +26,7 @@ pub mod byte_quota;
 pub mod callback;
 pub mod choices;
 pub mod completion_ring;
+pub mod datagram;
 pub mod emulate;
 pub mod fair_table;
 pub mod fair_turns;

@@ -10,6 +10,9 @@ use crate::name::NAME;
 /// The name of the device.
 const DEVICE: &str = "process";
 
+/// Bytes of the longest datagram: what UDP has, rounded down to what is easy to remember.
+const DATAGRAM: usize = 64_000;
+
 /// The device.
 pub(crate) fn device() -> Device {
     let mut info = Info::new(NAME, DEVICE);
@@ -25,8 +28,10 @@ pub(crate) fn device() -> Device {
         | Capabilities::SECRET_KEYS
         | Capabilities::GRANTS
         | Capabilities::SHARED_RECEIVES
-        | Capabilities::REQUEST_CANCEL;
+        | Capabilities::REQUEST_CANCEL
+        | Capabilities::DATAGRAMS;
     info.limits = limits();
+    info.limits.datagram = DATAGRAM;
     info.atomic_scope = AtomicScope::Cpu;
     Device { name: DEVICE.to_owned(), state: Ok(info) }
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use fabric_core::provider::RequestId;
 use fabric_core::{
-    Access, CqAttr, DomainOps, EndpointAttr, EndpointId, EventSink, Info, ListenerAttr, ListenerId,
-    ProviderCounters, Result, SharedReceiveAttr, SharedReceiveOps,
+    Access, CqAttr, DatagramAttr, DatagramOps, DatagramSources, DomainOps, EndpointAttr,
+    EndpointId, EventSink, Info, ListenerAttr, ListenerId, ProviderCounters, Result,
+    SharedReceiveAttr, SharedReceiveOps,
 };
 use fabric_util::completion_ring::CompletionRing;
 use fabric_util::region_table::Registration;
@@ -14,6 +15,7 @@ use fabric_util::service_thread::ServiceThread;
 use fabric_util::stream::{LinkContext, SharedReceiveQueue};
 
 use crate::cq::MemCq;
+use crate::datagram::MemDatagrams;
 use crate::endpoint::MemEndpoint;
 use crate::engine::Engine;
 use crate::listener::{self, MemListener};
@@ -97,6 +99,17 @@ unsafe impl DomainOps for MemDomain {
         let mut context = self.context(id, send_cq, ring);
         context.receives = Some(receives);
         Ok(MemEndpoint::new(&self.engine, attr, context))
+    }
+
+    fn datagram_endpoint(
+        &self,
+        _id: EndpointId,
+        attr: &DatagramAttr,
+        sources: &Arc<DatagramSources>,
+        send_cq: &MemCq,
+        recv_cq: &MemCq,
+    ) -> Result<Box<dyn DatagramOps>> {
+        Ok(Box::new(MemDatagrams::new(&self.engine, attr, sources, (send_cq, recv_cq))?))
     }
 
     fn listen(&self, id: ListenerId, addr: SocketAddr, attr: &ListenerAttr) -> Result<MemListener> {

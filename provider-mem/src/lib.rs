@@ -5,7 +5,7 @@
 //! every provider over a stream of bytes needs is in `fabric_util`: the protocol, regions, completions, requests.
 //!
 //! Files, from the contract inwards:
-//! - [`provider`], `domain`, `cq`, `listener`, `endpoint`, `device`: the contract's objects;
+//! - [`provider`], `domain`, `cq`, `listener`, `endpoint`, `datagram`, `device`: the contract's objects;
 //! - `engine`: what a domain has, and its thread, for events and time limits;
 //! - `network`: the addresses of this process that are listened on; `acceptor`: the requests that come to one;
 //! - `conn`: a link and its two pipes; `pipe`: bytes in one direction.
@@ -16,6 +16,7 @@
 mod acceptor;
 mod conn;
 mod cq;
+mod datagram;
 mod device;
 mod domain;
 mod endpoint;

@@ -12,6 +12,8 @@ use crate::acceptor::Acceptor;
 
 /// The first port that is given out; IANA leaves those from here on to such use (RFC 6335, section 6).
 const FIRST_PORT: u16 = 49_152;
+/// How many there are.
+pub(crate) const LAST_PORTS: u16 = u16::MAX - FIRST_PORT;
 
 static LISTENERS: LazyLock<Mutex<HashMap<SocketAddr, Arc<Acceptor>>>> =
     LazyLock::new(Mutex::default);

@@ -1,15 +1,16 @@
-//! TCP, as `fabric_util::sockets` wants it.
+//! TCP, and UDP for datagrams, as `fabric_util::sockets` wants them.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use fabric_core::EndpointAttr;
 use fabric_util::sockets::{Arrival, Shared, SocketFamily};
 use socket2::SockRef;
 
 use crate::name::NAME;
-use crate::socket;
 use crate::transport::TcpTransport;
+use crate::{socket, udp};
 
 /// The kernel's TCP.
 #[derive(Clone, Copy, Debug)]
@@ -46,5 +47,15 @@ impl SocketFamily for Tcp {
         let socket = socket::connect(to, source, attr)?;
         let local = SockRef::from(&socket).local_addr().ok().and_then(|addr| addr.as_socket());
         Ok((TcpTransport::connecting(socket, &shared.stats, attr), local))
+    }
+
+    const DATAGRAM: usize = udp::LONGEST;
+
+    fn datagram_socket(addr: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
+        udp::bind(addr)
+    }
+
+    fn datagram_overrun(socket: BorrowedFd<'_>) -> Option<u64> {
+        udp::overrun(socket)
     }
 }

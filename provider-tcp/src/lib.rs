@@ -2,12 +2,14 @@
 //!
 //! What a provider over sockets is, is in `fabric_util::sockets`; here are the sockets:
 //! - `family`: how they are made;
-//! - `transport`: the socket under a connection; `socket`: what is set of it, and asked.
+//! - `transport`: the socket under a connection; `socket`: what is set of it, and asked;
+//! - `udp`: the socket of a datagram endpoint.
 
 mod family;
 mod name;
 mod socket;
 mod transport;
+mod udp;
 
 use fabric_util::sockets;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fabric_core::{EndpointAttr, Result, SendWork};
+use fabric_core::{EndpointAttr, Result, Segment, Token};
 
 use crate::ffi::ibv_access_flags;
 use crate::handle::Pd;
@@ -23,12 +23,12 @@ impl Bounce {
     }
 
     /// Copies an inject's bytes to where they can stay: address, length, and key.
-    pub(crate) fn copy(&self, work: &SendWork<'_>) -> (u64, u32, u32) {
+    pub(crate) fn copy(&self, token: Token, segments: &[Segment]) -> (u64, u32, u32) {
         let slots = self.slab.memory.len() / self.slot;
-        let slot = work.token.sequence() as usize & (slots - 1);
+        let slot = token.sequence() as usize & (slots - 1);
         let addr = self.slab.memory.as_ptr().wrapping_add(slot * self.slot);
         let mut at = 0;
-        for segment in work.segments {
+        for segment in segments {
             // SAFETY: an inject has at most `slot` bytes; an operation's slot is its own until its completion.
             unsafe {
                 fabric_core::memory::copy(addr.wrapping_add(at), segment.addr, segment.len);

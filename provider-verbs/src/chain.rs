@@ -8,6 +8,8 @@ use crate::ffi::ibv_sge;
 
 /// Most segments of one operation; discovery declares no more.
 pub(crate) const OPERATION_SEGMENTS: usize = 16;
+/// Segments of a receive for a datagram that are the provider's own.
+pub(crate) const OWN_SEGMENTS: usize = 2;
 
 /// No message is longer: `ibv_port_attr` has its length in 32 bits, as `ibv_sge` has (ibv_query_port(3), ibv_post_recv(3)).
 const LONGEST: usize = u32::MAX as usize;

@@ -234,7 +234,7 @@ impl Conn {
     /// Copies an inject's bytes to where they can stay.
     pub(crate) fn bounce(&self, work: &SendWork<'_>) -> (u64, u32, u32) {
         let Some(bounce) = &self.bounce else { return (0, 0, 0) };
-        let (addr, len, key) = bounce.copy(work);
+        let (addr, len, key) = bounce.copy(work.token, work.segments);
         self.domain.device.stats.copied_bytes.add(len.into());
         (addr, len, key)
     }

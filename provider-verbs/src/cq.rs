@@ -45,6 +45,12 @@ pub(crate) trait CqMember: Send + Sync {
     fn is_broken(&self) -> bool;
 }
 
+/// What knows the meaning of receives that ended well, where they are those of datagrams. It is called under the queue's lock.
+pub(crate) trait ReceiveMember: Send + Sync {
+    /// Completes what is to be said of such a receive: its length, its status, and where the datagram came from.
+    fn attribute(&self, wc: &ibv_wc, completion: &mut RawCompletion);
+}
+
 /// A completion queue, as connections and the domain's thread know it.
 pub(crate) struct Queue {
     cq: Arc<Cq>,
@@ -84,6 +90,8 @@ struct QueueState {
     sharers: HashMap<u32, Sharer>,
     /// By queue pair number, those whose send queue is watched.
     watched: HashMap<u32, Watched>,
+    /// By queue pair number, those whose receives of datagrams complete here.
+    datagrams: HashMap<u32, Arc<dyn ReceiveMember>>,
     armed: bool,
 }
 
@@ -95,7 +103,8 @@ pub(crate) struct Sink<'a> {
     unverified: &'a mut UnverifiedReads,
     sharers: &'a HashMap<u32, Sharer>,
     watched: &'a mut HashMap<u32, Watched>,
-    /// There are neither sharers nor watched ones.
+    datagrams: &'a HashMap<u32, Arc<dyn ReceiveMember>>,
+    /// There are neither sharers nor watched ones nor datagrams.
     plain: bool,
 }
 
@@ -128,6 +137,10 @@ impl Sink<'_> {
             self.note_done(wc.qp_num, completion.token);
             return true;
         }
+        if let Some(receiver) = self.datagrams.get(&wc.qp_num) {
+            receiver.attribute(wc, completion);
+            return true;
+        }
         let Some(sharer) = self.sharers.get(&wc.qp_num) else { return true };
         completion.endpoint = Some(sharer.endpoint);
         !sharer.canceled.load(Ordering::Relaxed)
@@ -145,9 +158,9 @@ impl QueueState {
     /// Behind what is in the ring, and behind `taken` completions that are in `out`.
     #[inline]
     fn sink<'a>(&'a mut self, out: &'a mut [RawCompletion], taken: usize) -> Sink<'a> {
-        let QueueState { ring, unverified, sharers, watched, .. } = self;
-        let plain = sharers.is_empty() && watched.is_empty();
-        Sink { out, taken, ring, unverified, sharers, watched, plain }
+        let QueueState { ring, unverified, sharers, watched, datagrams, .. } = self;
+        let plain = sharers.is_empty() && watched.is_empty() && datagrams.is_empty();
+        Sink { out, taken, ring, unverified, sharers, watched, datagrams, plain }
     }
 }
 
@@ -211,6 +224,22 @@ impl Queue {
     /// Has the receives of a queue pair name its endpoint, which takes them from a shared queue.
     pub(crate) fn add_sharer(&self, number: u32, sharer: Sharer) {
         self.lock().sharers.insert(number, sharer);
+    }
+
+    /// Has the receives of a queue pair be those of datagrams.
+    pub(crate) fn add_datagrams(&self, number: u32, receiver: Arc<dyn ReceiveMember>) {
+        self.lock().datagrams.insert(number, receiver);
+    }
+
+    /// The reverse.
+    pub(crate) fn forget_datagrams(&self, number: u32, receiver: &dyn ReceiveMember) {
+        let mut state = self.lock();
+        // The number may belong to a newer queue pair already.
+        let is_it = |found: &Arc<_>| ptr::addr_eq(Arc::as_ptr(found), receiver);
+        let is_it = state.datagrams.get(&number).is_some_and(is_it);
+        let gone = is_it.then(|| state.datagrams.remove(&number));
+        drop(state);
+        drop(gone);
     }
 
     /// Notes from now on how far the send queue of a queue pair is.

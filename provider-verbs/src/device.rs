@@ -8,9 +8,11 @@ use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use fabric_core::datagram::MAX_DATAGRAM_SEGMENTS;
 use fabric_core::info::NO_DEVICE;
 use fabric_core::{AtomicScope, Capabilities, Device, Info, Security, Unusable};
 
+use crate::chain::OWN_SEGMENTS;
 use crate::error::{NAME, locks_freely, memlock, memlock_warning};
 use crate::handle::{
     self, Context, DeviceAttributes, KernelVersion, PortAttributes, PortState, Transport,
@@ -373,6 +375,11 @@ impl Port<'_> {
         }
         info.limits = self.quirks.limits(self.attributes, self.port);
         info.security = Security::Authenticated;
+        if self.attributes.max_sge as usize >= MAX_DATAGRAM_SEGMENTS + OWN_SEGMENTS {
+            info.capabilities |= Capabilities::DATAGRAMS;
+            // A datagram is one packet (InfiniBand specification, "Unreliable Datagram").
+            info.limits.datagram = self.port.mtu as usize;
+        }
         info.details = self.details();
         info
     }

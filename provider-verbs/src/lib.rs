@@ -4,7 +4,7 @@
 //! software what is left: atomics that devices lack, exact private data, time-outs, liveness, orderly ends.
 //!
 //! Files, from the contract inwards:
-//! - [`provider`], `device`, `domain`, `region`, `cq`, `shared_receives`, `listener`, `endpoint`: the contract's objects; [`raw`]: the way out, to
+//! - [`provider`], `device`, `domain`, `region`, `cq`, `shared_receives`, `datagram`, `listener`, `endpoint`: the contract's objects; [`raw`]: the way out, to
 //!   libibverbs itself;
 //! - `domain/state`: what a domain's objects share; `domain/thread` and `domain/timers`: its thread; `open_device`: the device
 //!   below them;
@@ -12,7 +12,7 @@
 //!   to it; `liveness`: probes; `stall`: whether the send queue gets on; `request`, `rejected` and `header`: connection requests, and private data;
 //! - `post` and `receive`: from operations to work requests (`chain`); `complete` and `status`: completions that are no plain success;
 //!   `tokens`: what a connection remembers of its posts; `shared_queue`: what it knows of a shared receive queue; `grant` and `windows`: parts of regions for one peer;
-//!   `bounce` and `scratch`: registered memory of the provider's own;
+//!   `bounce` and `scratch`: registered memory of the provider's own; `datagram_receive`: what comes before a datagram, and what does not fit;
 //! - `sysfs`, `path`, `loaded`, `quirks`: what libibverbs does not report, the settings of a connection's path, what is loaded
 //!   here, and where drivers depart from the specification; `softroce`: what one of them needs; `error`: errors with remedies;
 //! - `handle`: libibverbs objects as values; `ffi`: all that is taken from C, and the only place that names `rdma_sys`.
@@ -76,6 +76,8 @@ mod complete;
 mod conn;
 mod connect;
 mod cq;
+mod datagram;
+mod datagram_receive;
 mod device;
 mod domain;
 mod endpoint;

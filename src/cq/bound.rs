@@ -177,6 +177,9 @@ impl BoundEndpoints {
                         completion.kind = OpKind::RecvWrite;
                     }
                     ends.bytes.add(raw.len);
+                    if let Some(sources) = &shared.sources {
+                        completion.source = sources.get(token);
+                    }
                     if shared.state.get() == EndpointState::Connecting {
                         connected_early(events, shared);
                     }

@@ -161,6 +161,7 @@ fn meaning(flag: Capabilities) -> &'static str {
         Capabilities::PORT_EVENTS => "programs hear of links that go down and up",
         Capabilities::PROCESSES => "peers may be in other processes",
         Capabilities::SHARED_RECEIVES => "endpoints can share a receive queue",
+        Capabilities::DATAGRAMS => "unreliable datagrams, without connections",
         Capabilities::REQUEST_CANCEL => {
             "a request whose peer leaves gives up its place at the listener"
         }
@@ -173,6 +174,7 @@ fn unit(limit: &str) -> (bool, &'static str) {
     match limit {
         "message" => (true, "one send, write or read"),
         "inject" => (true, "one inject"),
+        "datagram" => (true, "one datagram"),
         "send_segments" => (false, "segments of one send-queue operation"),
         "recv_segments" => (false, "segments of one receive"),
         "send_depth" => (false, "operations in a send queue"),

@@ -20,6 +20,7 @@ mod atomic;
 mod completion;
 mod connection;
 mod crowd;
+mod datagram;
 mod discovery;
 mod flow;
 mod layout;
@@ -64,6 +65,7 @@ const TABLES: &[&[Case]] = &[
     processes::SCALE,
     asynchronous::CASES,
     rdm::CASES,
+    datagram::CASES,
     teardown::CASES,
     processes::TEARDOWN,
 ];

@@ -8,13 +8,13 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 
 use fabric::provider::{
-    Armed, CqOps, Device, DomainAttr, DomainOps, EndpointOps, Event, EventSink, Posted, Provider,
-    ProviderCounters, RawCompletion, RecvWork, RequestId, Segment, SendFlags, SendOp, SendWork,
-    SharedReceiveOps, Side, Token,
+    Armed, CqOps, DatagramOps, DatagramSources, Device, DomainAttr, DomainOps, EndpointOps, Event,
+    EventSink, Posted, Provider, ProviderCounters, RawCompletion, RecvWork, RequestId, Segment,
+    SendFlags, SendOp, SendWork, SharedReceiveOps, Side, Token,
 };
 use fabric::{
-    Access, Capabilities, CqAttr, DisconnectReason, EndpointAttr, EndpointId, Error, Info,
-    ListenerAttr, ListenerId, Result, SharedReceiveAttr, Status,
+    Access, Capabilities, CqAttr, DatagramAttr, DisconnectReason, EndpointAttr, EndpointId, Error,
+    Info, ListenerAttr, ListenerId, Result, SharedReceiveAttr, Status,
 };
 use provider_mem::{MemCq, MemDomain, MemEndpoint, MemListener, MemProvider};
 
@@ -157,6 +157,18 @@ unsafe impl DomainOps for FlawedDomain {
     ) -> Result<FlawedEndpoint> {
         let inner = DomainOps::endpoint_sharing(&self.inner, id, attr, &send_cq.inner, receives)?;
         Ok(FlawedEndpoint { inner, flaw: self.flaw, held: Mutex::default() })
+    }
+
+    fn datagram_endpoint(
+        &self,
+        id: EndpointId,
+        attr: &DatagramAttr,
+        sources: &Arc<DatagramSources>,
+        send_cq: &FlawedCq,
+        recv_cq: &FlawedCq,
+    ) -> Result<Box<dyn DatagramOps>> {
+        let queues = (&send_cq.inner, &recv_cq.inner);
+        DomainOps::datagram_endpoint(&self.inner, id, attr, sources, queues.0, queues.1)
     }
 
     fn listen(&self, id: ListenerId, addr: SocketAddr, attr: &ListenerAttr) -> Result<MemListener> {

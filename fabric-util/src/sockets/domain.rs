@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use fabric_core::provider::RequestId;
 use fabric_core::{
-    Access, CqAttr, DomainAttr, DomainOps, EndpointAttr, EndpointId, EventSink, Info, ListenerAttr,
-    ListenerId, Memory, ProviderCounters, RemoteAddr, Result, SharedReceiveAttr, SharedReceiveOps,
+    Access, CqAttr, DatagramAttr, DatagramOps, DatagramSources, DomainAttr, DomainOps,
+    EndpointAttr, EndpointId, EventSink, Info, ListenerAttr, ListenerId, Memory, ProviderCounters,
+    RemoteAddr, Result, SharedReceiveAttr, SharedReceiveOps,
 };
 
 use super::cq::SocketCq;
+use super::datagram::SocketDatagrams;
 use super::endpoint::SocketEndpoint;
 use super::engine::Engine;
 use super::family::{PeerMemory, Shared, SocketFamily};
@@ -155,6 +157,17 @@ unsafe impl<F: SocketFamily> DomainOps for SocketDomain<F> {
         let mut context = self.context(id, send_cq, ring);
         context.receives = Some(receives);
         Ok(SocketEndpoint::new(&self.engine, attr, context))
+    }
+
+    fn datagram_endpoint(
+        &self,
+        _id: EndpointId,
+        attr: &DatagramAttr,
+        sources: &Arc<DatagramSources>,
+        send_cq: &SocketCq<F>,
+        recv_cq: &SocketCq<F>,
+    ) -> Result<Box<dyn DatagramOps>> {
+        Ok(Box::new(SocketDatagrams::new(&self.engine, attr, sources, (send_cq, recv_cq))?))
     }
 
     fn listen(

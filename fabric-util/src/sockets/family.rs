@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use fabric_core::{EndpointAttr, Memory, Result};
@@ -63,6 +63,24 @@ pub trait SocketFamily: Send + Sync + 'static {
         attr: &EndpointAttr,
         shared: &Shared<Self::Memory>,
     ) -> io::Result<(Self::Transport, Option<SocketAddr>)>;
+
+    /// Bytes of its longest datagram; zero: it has none.
+    const DATAGRAM: usize = 0;
+
+    /// A socket for datagrams, bound to this address, which does not block; gives the address with the real port, too.
+    ///
+    /// # Errors
+    /// As socket(2) and bind(2).
+    fn datagram_socket(addr: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
+        let _ = addr;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Datagrams that came to such a socket while its buffer was full, where the kernel says so.
+    fn datagram_overrun(socket: BorrowedFd<'_>) -> Option<u64> {
+        let _ = socket;
+        None
+    }
 }
 
 /// What the connections of a domain share.

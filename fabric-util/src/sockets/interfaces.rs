@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use fabric_core::{AtomicScope, Capabilities, Device, Info, Result, Unusable};
 
 use super::family::SocketFamily;
+use crate::datagram::HEADER_LEN;
 use crate::route;
 use crate::stream::{Protection, limits};
 
@@ -28,6 +29,8 @@ fn info<F: SocketFamily>(device: &str, description: String, addresses: Vec<IpAdd
         | Capabilities::SHARED_RECEIVES
         | Capabilities::REQUEST_CANCEL;
     info.limits = limits();
+    info.capabilities.set(Capabilities::DATAGRAMS, F::DATAGRAM > 0);
+    info.limits.datagram = F::DATAGRAM.saturating_sub(HEADER_LEN);
     info.atomic_scope = AtomicScope::Cpu;
     info.security = Protection::OFFERED;
     info

@@ -5,8 +5,8 @@
 //! [`stream`](crate::stream), which knows no sockets.
 //!
 //! Files, from the contract inwards:
-//! - `provider`, `domain`, `cq`, `listener`, `endpoint`: the contract's objects;
-//! - `conn`: a link and its socket; `acceptor`: connections that strangers ask for; `descriptors`: how many of them;
+//! - `provider`, `domain`, `cq`, `listener`, `endpoint`, `datagram`: the contract's objects;
+//! - `conn`: a link and its socket; `datagram_socket`: that of a datagram endpoint; `acceptor`: connections that strangers ask for; `descriptors`: how many of them;
 //! - `engine`: the domain's sockets, timers and thread, driven by [`progress`](crate::progress);
 //! - `family`: what is different from one kind of sockets to the other; `interfaces`: the devices, which all kinds share;
 //! - `transfer`: system calls on memory that is not a Rust slice;
@@ -15,6 +15,8 @@
 mod acceptor;
 mod conn;
 mod cq;
+mod datagram;
+mod datagram_socket;
 mod descriptors;
 mod domain;
 mod endpoint;

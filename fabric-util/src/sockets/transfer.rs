@@ -1,7 +1,10 @@
 //! Reading and writing memory that is not a Rust slice.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
+
+use socket2::SockAddr;
 
 use crate::stream::IoVec;
 
@@ -76,6 +79,70 @@ pub unsafe fn transmit(fd: BorrowedFd<'_>, runs: &[IoVec]) -> io::Result<usize> 
             // SAFETY: the caller's promise; `message` and what it points to live through the call.
             unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, FLAGS) }
         };
+        match usize::try_from(put) {
+            Ok(put) => return Ok(put),
+            Err(_) => match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::Interrupted => {}
+                error => return Err(error),
+            },
+        }
+    }
+}
+
+/// Reads one datagram into `runs` without blocking; gives its whole length, whatever of it fitted, and where it came from.
+///
+/// # Safety
+/// As [`receive`].
+pub(super) unsafe fn receive_from(
+    fd: BorrowedFd<'_>,
+    runs: &[IoVec],
+) -> io::Result<(usize, Option<SocketAddr>)> {
+    // With MSG_TRUNC the kernel gives the datagram's own length (udp(7)).
+    const FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
+    let mut iov = iovec(runs);
+    let mut message = message(&mut iov);
+    // SAFETY: the kernel writes an address of at most `*len` bytes there, and its length (recvmsg(2)).
+    let read = unsafe {
+        SockAddr::try_init(|storage, len| {
+            message.msg_name = storage.cast();
+            message.msg_namelen = *len;
+            loop {
+                // The caller's promise; `message` and what it points to live through the call.
+                let got = libc::recvmsg(fd.as_raw_fd(), &raw mut message, FLAGS);
+                match usize::try_from(got) {
+                    Ok(got) => {
+                        *len = message.msg_namelen;
+                        return Ok(got);
+                    }
+                    Err(_) => match io::Error::last_os_error() {
+                        error if error.kind() == io::ErrorKind::Interrupted => {}
+                        error => return Err(error),
+                    },
+                }
+            }
+        })
+    };
+    let (got, from) = read?;
+    Ok((got, from.as_socket()))
+}
+
+/// Hands one datagram of `runs` to the kernel without blocking.
+///
+/// # Safety
+/// As [`transmit`].
+pub(super) unsafe fn transmit_to(
+    fd: BorrowedFd<'_>,
+    to: &SockAddr,
+    runs: &[IoVec],
+) -> io::Result<usize> {
+    const FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    let mut iov = iovec(runs);
+    let mut message = message(&mut iov);
+    message.msg_name = to.as_ptr().cast_mut().cast();
+    message.msg_namelen = to.len();
+    loop {
+        // SAFETY: the caller's promise; `message` and what it points to live through the call, which only reads them.
+        let put = unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, FLAGS) };
         match usize::try_from(put) {
             Ok(put) => return Ok(put),
             Err(_) => match io::Error::last_os_error() {

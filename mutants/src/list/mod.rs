@@ -2,6 +2,7 @@
 
 mod auto;
 mod core;
+mod datagram;
 mod handles;
 mod layer;
 mod security;
@@ -19,6 +20,7 @@ pub(crate) fn all() -> impl Iterator<Item = (usize, &'static Mutant)> {
     let tables = [
         auto::MUTANTS,
         core::MUTANTS,
+        datagram::MUTANTS,
         handles::MUTANTS,
         layer::MUTANTS,
         security::MUTANTS,

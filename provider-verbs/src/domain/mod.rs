@@ -10,14 +10,16 @@ use std::sync::Arc;
 use fabric_core::dyn_provider::downcast;
 use fabric_core::provider::RequestId;
 use fabric_core::{
-    Access, CqAttr, DomainAttr, DomainOps, EndpointAttr, EndpointId, EventSink, Info, ListenerAttr,
-    ListenerId, ProviderCounters, Result, SharedReceiveAttr, SharedReceiveOps,
+    Access, CqAttr, DatagramAttr, DatagramOps, DatagramSources, DomainAttr, DomainOps,
+    EndpointAttr, EndpointId, EventSink, Info, ListenerAttr, ListenerId, ProviderCounters, Result,
+    SharedReceiveAttr, SharedReceiveOps,
 };
 
 use fabric_util::service_thread::ServiceThread;
 
 use self::state::DomainState;
 use crate::cq::VerbsCq;
+use crate::datagram::VerbsDatagrams;
 use crate::endpoint::VerbsEndpoint;
 use crate::listener::{self, VerbsListener};
 use crate::open_device::TestLimits;
@@ -92,6 +94,17 @@ unsafe impl DomainOps for VerbsDomain {
     ) -> Result<VerbsEndpoint> {
         let receives = downcast::<VerbsSharedReceives>(receives)?;
         VerbsEndpoint::sharing(&self.domain, id, attr, send_cq, &receives.shared)
+    }
+
+    fn datagram_endpoint(
+        &self,
+        _id: EndpointId,
+        attr: &DatagramAttr,
+        sources: &Arc<DatagramSources>,
+        send_cq: &VerbsCq,
+        recv_cq: &VerbsCq,
+    ) -> Result<Box<dyn DatagramOps>> {
+        Ok(Box::new(VerbsDatagrams::new(&self.domain, attr, sources, (send_cq, recv_cq))?))
     }
 
     fn listen(

@@ -81,6 +81,12 @@ pub(crate) trait ConnEvents: Send + Sync {
     unsafe fn grant(self: Arc<Self>, part: &GrantedPart) -> Result<Box<dyn GrantOps>>;
 }
 
+/// A datagram endpoint, as its domain sees it.
+pub(crate) trait DatagramEvents: Send + Sync {
+    /// The device is gone, or nothing serves it: all that is in flight ends.
+    fn lose(&self);
+}
+
 /// Owner of a connection-manager identifier, which gets its events.
 pub(crate) enum CmIdOwner {
     Conn(Arc<dyn ConnEvents>),
@@ -113,6 +119,7 @@ pub(crate) struct DomainState {
     pub(super) ids: Mutex<HashMap<u64, CmIdOwner>>,
     conns: Mutex<HashMap<u64, Arc<dyn ConnEvents>>>,
     pub(crate) shared: Mutex<Vec<Arc<SharedQueue>>>,
+    pub(crate) datagrams: Mutex<Vec<Arc<dyn DatagramEvents>>>,
     pub(super) timers: Mutex<Timers<u64, Timer>>,
     pub(super) scan: Mutex<RefusalScan>,
     /// Events of the device that wait for the thread.
@@ -143,6 +150,7 @@ impl DomainState {
             ids: Mutex::default(),
             conns: Mutex::default(),
             shared: Mutex::default(),
+            datagrams: Mutex::default(),
             timers: Mutex::default(),
             scan: Mutex::default(),
             async_events: Mutex::default(),
@@ -303,6 +311,10 @@ impl DomainState {
         for conn in self.all_conns() {
             // A panic in one must not keep the others from closing.
             callback::caught(|| conn.lose(reason));
+        }
+        let datagrams = self.datagrams.lock().clone();
+        for pair in datagrams {
+            callback::caught(|| pair.lose());
         }
     }
 

@@ -89,6 +89,8 @@ functions! {
     fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int;
     fn ibv_get_cq_event(channel: *mut ibv_comp_channel, cq: *mut *mut ibv_cq, name: *mut *mut c_void) -> c_int;
     fn ibv_ack_cq_events(cq: *mut ibv_cq, count: c_uint);
+    fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah;
+    fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int;
     fn ibv_create_srq(pd: *mut ibv_pd, init: *mut ibv_srq_init_attr) -> *mut ibv_srq;
     fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int;
     fn ibv_create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr) -> *mut ibv_qp;

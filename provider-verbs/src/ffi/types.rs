@@ -6,9 +6,9 @@ use super::bindings as source;
 use rdma_sys as source;
 
 pub(crate) use source::{
-    _compat_ibv_port_attr, ibv_access_flags, ibv_async_event, ibv_atomic_cap, ibv_comp_channel,
-    ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_event_type, ibv_mr, ibv_pd,
-    ibv_port_attr, ibv_port_state, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_init_attr,
+    _compat_ibv_port_attr, ibv_access_flags, ibv_ah, ibv_ah_attr, ibv_async_event, ibv_atomic_cap,
+    ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_event_type, ibv_mr,
+    ibv_pd, ibv_port_attr, ibv_port_state, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_init_attr,
     ibv_qp_state, ibv_qp_type, ibv_recv_wr, ibv_send_flags, ibv_send_wr, ibv_sge, ibv_srq,
     ibv_srq_init_attr, ibv_transport_type, ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status,
     ibv_wr_opcode, rdma_cm_event, rdma_cm_event_type, rdma_cm_id, rdma_conn_param,

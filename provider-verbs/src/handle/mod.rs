@@ -3,6 +3,7 @@
 //! Each holds its parents by `Arc`, so that nothing can be destroyed before what was made on it: the only legal
 //! order, by construction. A destroyer that fails is logged; there is no remedy.
 
+mod ah;
 mod cm;
 mod context;
 mod cq;
@@ -12,6 +13,7 @@ mod mw;
 mod qp;
 mod srq;
 
+pub(crate) use ah::{Ah, Route};
 pub(crate) use cm::{CmEvent, CmId, ConnParam, EventChannel, connection_manager};
 pub(crate) use context::{
     AsyncEvent, Context, DeviceAttributes, KernelVersion, Pd, PortAttributes, PortState, Transport,

@@ -1,4 +1,4 @@
-//! Reliable connected queue pairs.
+//! Queue pairs: reliable connected ones, and those for datagrams.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -57,6 +57,34 @@ impl Qp {
         wanted: &QpAttributes,
         port: u8,
     ) -> io::Result<Self> {
+        let this =
+            Self::create(pd, (send_cq, recv_cq), srq, wanted, port, ffi::ibv_qp_type::IBV_QPT_RC)?;
+        this.init(0)?;
+        Ok(this)
+    }
+
+    /// A queue pair for datagrams, ready to send and to receive.
+    pub(crate) fn datagram(
+        pd: &Arc<Pd>,
+        queues: (&Arc<Cq>, &Arc<Cq>),
+        wanted: &QpAttributes,
+        port: u8,
+        q_key: u32,
+    ) -> io::Result<Self> {
+        let this = Self::create(pd, queues, None, wanted, port, ffi::ibv_qp_type::IBV_QPT_UD)?;
+        this.start_datagrams(q_key)?;
+        Ok(this)
+    }
+
+    /// A queue pair in the state RESET.
+    fn create(
+        pd: &Arc<Pd>,
+        (send_cq, recv_cq): (&Arc<Cq>, &Arc<Cq>),
+        srq: Option<&Arc<Srq>>,
+        wanted: &QpAttributes,
+        port: u8,
+        kind: ffi::ibv_qp_type::Type,
+    ) -> io::Result<Self> {
         let mut init = MaybeUninit::<ffi::ibv_qp_init_attr>::zeroed();
         // SAFETY: plain numbers and pointers; zero is a value of each.
         let init = unsafe { init.assume_init_mut() };
@@ -67,14 +95,14 @@ impl Qp {
         init.cap.max_send_sge = wanted.send_segments;
         init.cap.max_recv_sge = wanted.recv_segments;
         init.cap.max_inline_data = wanted.inline;
-        init.qp_type = ffi::ibv_qp_type::IBV_QPT_RC;
+        init.qp_type = kind;
         // SAFETY: domain and queues live as long as the queue pair, which holds them.
         let qp = pointer("ibv_create_qp", unsafe { ffi::ibv_create_qp(pd.as_ptr(), init) })?;
         // SAFETY: just made.
         let number = unsafe { qp.as_ref() }.qp_num;
         // Where none were wanted, room for some may be left between the segments.
         let inline = if wanted.inline == 0 { 0 } else { init.cap.max_inline_data };
-        let this = Qp {
+        Ok(Qp {
             qp: AtomicPtr::new(qp.as_ptr()),
             stays: AtomicBool::new(false),
             number,
@@ -84,9 +112,24 @@ impl Qp {
             send_cq: send_cq.clone(),
             recv_cq: recv_cq.clone(),
             srq: srq.cloned(),
-        };
-        this.init(0)?;
-        Ok(this)
+        })
+    }
+
+    /// To INIT, RTR and RTS, as ibv_modify_qp(3) has it for IBV_QPT_UD.
+    fn start_datagrams(&self, q_key: u32) -> io::Result<()> {
+        let mut attr = zeroed();
+        attr.qp_state = ibv_qp_state::IBV_QPS_INIT;
+        (attr.pkey_index, attr.port_num, attr.qkey) = (0, self.port, q_key);
+        let init = ibv_qp_attr_mask::IBV_QP_STATE
+            | ibv_qp_attr_mask::IBV_QP_PKEY_INDEX
+            | ibv_qp_attr_mask::IBV_QP_PORT
+            | ibv_qp_attr_mask::IBV_QP_QKEY;
+        self.modify(&mut attr, init.0 as i32)?;
+        attr.qp_state = ibv_qp_state::IBV_QPS_RTR;
+        self.modify(&mut attr, ibv_qp_attr_mask::IBV_QP_STATE.0 as i32)?;
+        attr.qp_state = ibv_qp_state::IBV_QPS_RTS;
+        let ready = ibv_qp_attr_mask::IBV_QP_STATE | ibv_qp_attr_mask::IBV_QP_SQ_PSN;
+        self.modify(&mut attr, ready.0 as i32)
     }
 
     pub(crate) fn number(&self) -> u32 {

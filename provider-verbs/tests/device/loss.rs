@@ -6,8 +6,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use fabric::{
-    Access, Capabilities, CompletionQueue, DisconnectReason, Domain, Endpoint, Error, Listener,
-    Region, SharedReceiveQueue, Status,
+    Access, Capabilities, CompletionQueue, DatagramEndpoint, DisconnectReason, Domain, Endpoint,
+    Error, Listener, Region, SharedReceiveQueue, Status,
 };
 
 use crate::held::Held;
@@ -106,6 +106,42 @@ impl Sharing {
     }
 }
 
+/// A datagram endpoint with three receives.
+struct Datagrams {
+    endpoint: DatagramEndpoint,
+    queue: CompletionQueue,
+}
+
+impl Datagrams {
+    fn new(domain: &Domain, room: &Region) -> Self {
+        let queue = domain.completion_queue(1024).unwrap();
+        let endpoint = domain.datagram_endpoint(&queue).unwrap();
+        for context in 300..304 {
+            endpoint.recv(room.slice(..64), context).unwrap();
+        }
+        let own = endpoint.resolve(&endpoint.address()).unwrap();
+        endpoint.inject_to(&own, b"one", 299).unwrap();
+        let mut came: Vec<_> = take(&queue, 2).iter().map(|one| one.context).collect();
+        came.sort_unstable();
+        assert_eq!(came, [299, 300]);
+        Datagrams { endpoint, queue }
+    }
+
+    /// Sleeps until all that is left has ended.
+    fn ends(&self) {
+        let left = take(&self.queue, 3);
+        assert!(left.iter().map(|one| one.context).eq(301..304), "{left:?}");
+        assert!(left.iter().all(|one| one.status == Status::Canceled), "{left:?}");
+    }
+
+    fn is_over(&self, room: &Region) {
+        is_lost("receive a datagram", self.endpoint.recv(room, 0));
+        is_lost("resolve", self.endpoint.resolve(&self.endpoint.address()));
+        assert!(self.queue.poll_one().unwrap().is_none());
+        assert!(!has_strays(&self.queue), "{:?}", self.queue);
+    }
+}
+
 pub(crate) fn lose() {
     let before = {
         let (a, b) = (Side::new(Duration::from_secs(10)), Side::new(Duration::from_secs(10)));
@@ -142,10 +178,12 @@ pub(crate) fn lose() {
     assert!(take(&busy.1.queue, 3).iter().all(|one| one.status == Status::Ok));
 
     let sharing = Sharing::new(&domain, &listener, &there);
+    let datagrams = Datagrams::new(&domain, &there);
     let sleeper = std::thread::scope(|scope| {
         // Somebody sleeps on a queue.
         let sleeper = scope.spawn(|| take(&busy.0.queue, 9));
         let other = scope.spawn(|| sharing.as_ref().map(Sharing::ends));
+        let third = scope.spawn(|| datagrams.ends());
         std::thread::sleep(Duration::from_millis(200));
         let start = Instant::now();
         let mut command = delete();
@@ -161,11 +199,13 @@ pub(crate) fn lose() {
         println!("all knew after {:.2?}", start.elapsed());
         println!("the command has returned: {:?}", command.try_wait().unwrap());
         other.join().unwrap();
+        third.join().unwrap();
         sleeper.join().unwrap()
     });
     if let Some(sharing) = &sharing {
         sharing.is_over(&there);
     }
+    datagrams.is_over(&there);
     // In order: the sends and writes of the send queue, the receives.
     let contexts = |range: fn(u64) -> bool| -> Vec<u64> {
         sleeper.iter().map(|one| one.context).filter(|context| range(*context)).collect()
@@ -190,7 +230,7 @@ pub(crate) fn lose() {
         assert!(!has_strays(queue), "{queue:?}");
     }
     costs_no_time();
-    soon("dropping endpoints", || drop((idle, busy, unused, sharing, listener, domain)));
+    soon("dropping endpoints", || drop((idle, busy, unused, sharing, datagrams, listener, domain)));
     soon("dropping what is bare", || drop((bare_queue, bare_region, bare)));
     drop((room, there));
     before.is_all();

@@ -38,7 +38,11 @@ pub(super) fn enum_all(rig: &Rig) -> Outcome {
         check!(!info.addresses.is_empty(), "an address of {name}");
         let shares = info.capabilities.contains(Capabilities::SHARED_RECEIVES);
         for (limit, max) in info.limits.named() {
-            let is_there = limit != "shared_depth" || shares;
+            let is_there = match limit {
+                "shared_depth" => shares,
+                "datagram" => info.capabilities.contains(Capabilities::DATAGRAMS),
+                _ => true,
+            };
             check_eq!(max > 0, is_there, "a limit {limit} of {name} above zero");
         }
         check!(info.limits.inject >= MIN_INJECT, "{name} to inject at least {MIN_INJECT} bytes");
@@ -54,9 +58,10 @@ type Ask = fn(&mut Hints, u64);
 type Set = fn(&mut EndpointAttr, usize);
 
 /// How an application asks for each limit.
-const ASKED: [(&str, Ask); 13] = [
+const ASKED: [(&str, Ask); 14] = [
     ("message", |hints, value| hints.message = value),
     ("inject", |hints, value| hints.inject = value),
+    ("datagram", |hints, value| hints.datagram = value),
     ("send_segments", |hints, value| hints.send_segments = value),
     ("recv_segments", |hints, value| hints.recv_segments = value),
     ("send_depth", |hints, value| hints.send_depth = value),

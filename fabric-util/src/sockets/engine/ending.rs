@@ -36,6 +36,8 @@ impl<F: SocketFamily> Engine<F> {
                 // What made the thread panic may be the state of this very connection.
                 let _ = callback::caught(|| self.lock(&conn).fail());
                 self.forget(conn.name);
+            } else if let Member::Datagrams(socket) = member {
+                let _ = callback::caught(|| socket.fail());
             }
         }
         let device = &self.info.device;

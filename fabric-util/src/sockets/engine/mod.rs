@@ -23,6 +23,7 @@ use mio::{Interest, Registry, Token, Waker};
 
 use super::acceptor::{Acceptor, AcceptorHost, AcceptorTimer, PendingConnection};
 use super::conn::{SocketConn, SocketStream};
+use super::datagram_socket::DatagramSocket;
 use super::family::{PeerMemory, Shared, SocketFamily};
 use super::settings::SocketSettings;
 use crate::backlog::RequestTable;
@@ -99,6 +100,7 @@ pub(super) enum Member<F: SocketFamily> {
     Conn(Arc<SocketConn<F>>),
     Acceptor(Arc<Acceptor<F>>),
     Pending(Arc<PendingConnection<F>>),
+    Datagrams(Arc<DatagramSocket>),
 }
 
 impl<F: SocketFamily> Clone for Member<F> {
@@ -107,6 +109,7 @@ impl<F: SocketFamily> Clone for Member<F> {
             Member::Conn(conn) => Member::Conn(conn.clone()),
             Member::Acceptor(acceptor) => Member::Acceptor(acceptor.clone()),
             Member::Pending(pending) => Member::Pending(pending.clone()),
+            Member::Datagrams(socket) => Member::Datagrams(socket.clone()),
         }
     }
 }
@@ -160,6 +163,18 @@ impl<F: SocketFamily> EventSource<F> for Arc<PendingConnection<F>> {
 
     fn close(&self) {
         self.drop_socket();
+    }
+}
+
+impl<F: SocketFamily> EventSource<F> for Arc<DatagramSocket> {
+    fn on_ready(&self, engine: &Engine<F>, _ended: bool) {
+        self.turn(|waits| engine.watch_datagrams(self, waits));
+    }
+
+    fn on_timer(&self, _engine: &Engine<F>, _timer: SocketTimer) {}
+
+    fn close(&self) {
+        self.end();
     }
 }
 
@@ -290,6 +305,20 @@ impl<F: SocketFamily> Engine<F> {
         })
     }
 
+    /// Watches a socket for datagrams on: what is there already is a new event.
+    pub(super) fn watch_datagrams(&self, socket: &DatagramSocket, waits: bool) {
+        let (fd, interest) = (socket.raw_fd(), DatagramSocket::interest(waits));
+        // It fails only for a socket that is not watched any more.
+        let _ = self.registry.reregister(&mut SourceFd(&fd), Token(socket.name), interest);
+    }
+
+    /// Watches a socket for datagrams no more.
+    pub(super) fn forget_datagrams(&self, socket: &DatagramSocket) {
+        // As above.
+        let _ = self.registry.deregister(&mut SourceFd(&socket.raw_fd()));
+        self.forget(socket.name);
+    }
+
     /// Forgets a member whose socket is closed.
     pub(crate) fn forget(&self, name: usize) {
         let gone = self.members.lock().remove(&name);
@@ -380,7 +409,8 @@ impl<F: SocketFamily> Engine<F> {
 
     pub(crate) fn dump(&self) -> String {
         let members = self.members.lock();
-        let (mut acceptors, mut pending, mut half_open, mut lines) = (0, 0, 0, Vec::new());
+        let (mut acceptors, mut pending, mut half_open, mut datagrams) = (0, 0, 0, 0);
+        let mut lines = Vec::new();
         for member in members.values() {
             match member {
                 Member::Conn(conn) => lines.push(conn.stream.try_dump()),
@@ -389,12 +419,13 @@ impl<F: SocketFamily> Engine<F> {
                     half_open += acceptor.half_open();
                 }
                 Member::Pending(_) => pending += 1,
+                Member::Datagrams(_) => datagrams += 1,
             }
         }
         drop(members);
         lines.sort();
         format!(
-            "engine: {} connections, {acceptors} listeners, {half_open} half-open, {} requests, {} regions, polled: {}\n{}",
+            "engine: {} connections, {acceptors} listeners, {half_open} half-open, {} requests, {} regions, polled: {}, {datagrams} datagram sockets\n{}",
             lines.len(),
             usize::saturating_sub(pending, half_open),
             self.regions.len(),
