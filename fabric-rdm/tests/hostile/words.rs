@@ -1,7 +1,5 @@
 //! What is said of messages and windows: of those that never were, twice, too late, and thousands of times.
 
-use std::time::Duration;
-
 use fabric::{Access, Region};
 use fabric_rdm::{Kind, Send, Status};
 
