@@ -162,6 +162,11 @@ impl<R: Copy, M> Matcher<R, M> {
         Ok(ReceiveId { seq, at })
     }
 
+    /// Changes with each message that waits, and each receive that is posted.
+    pub(crate) fn last_seq(&self) -> u64 {
+        self.next_seq
+    }
+
     fn take_seq(&mut self) -> u64 {
         self.next_seq += 1;
         self.next_seq
