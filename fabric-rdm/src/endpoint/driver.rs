@@ -14,6 +14,7 @@ use fabric_core::{Error, Result};
 use fabric_util::wakeup::{Wakeup, poll_until};
 use rustix::event::{PollFd, PollFlags};
 
+use super::completion::Completion;
 use super::core::Core;
 use super::lock::{lock, wait};
 use super::watch::Watch;
@@ -45,7 +46,7 @@ pub(super) struct Driver {
     armed: AtomicBool,
     /// As of the last call: whether events of peers wait, and what arrived without a receive.
     has_event: AtomicBool,
-    /// Something has changed since the last poll of the application. Changes under the lock.
+    /// Something has changed since completions were last taken. Changes under the lock.
     changed_unseen: AtomicBool,
     arrived: AtomicU64,
 }
@@ -122,19 +123,50 @@ impl Driver {
 
     /// A poll of an application.
     pub(super) fn poll<T>(&self, call: impl FnOnce(&mut Core) -> T) -> T {
+        self.count_poll();
+        self.enter(|core| {
+            self.turn_of_application(core);
+            self.changed_unseen.store(false, Ordering::Relaxed);
+            call(core)
+        })
+    }
+
+    /// The progress of a poll. What it finds is unseen until completions are [taken](Driver::take).
+    pub(super) fn progress(&self) {
+        self.count_poll();
+        self.enter(|core| {
+            if self.turn_of_application(core) {
+                self.changed_unseen.store(true, Ordering::Relaxed);
+            }
+        });
+    }
+
+    fn count_poll(&self) {
         // One that is lost among threads that poll changes nothing: others are counted.
         self.polls.store(self.polls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Whether it found anything.
+    fn turn_of_application(&self, core: &mut Core) -> bool {
+        let had_ended = core.shared.has_ended();
+        let found = core.progress() || had_ended;
+        if found {
+            // Others may wait for what this one takes note of.
+            self.alert();
+        } else {
+            // What this processor shares with the one that sends goes there.
+            std::hint::spin_loop();
+        }
+        found
+    }
+
+    /// Takes completions, and makes no progress.
+    pub(super) fn take(&self, out: &mut [Completion]) -> usize {
         self.enter(|core| {
-            self.changed_unseen.store(false, Ordering::Relaxed);
-            let had_ended = core.shared.has_ended();
-            if core.progress() || had_ended {
-                // Others may wait for what this one takes note of.
-                self.alert();
-            } else {
-                // What this processor shares with the one that sends goes there.
-                std::hint::spin_loop();
-            }
-            call(core)
+            let (taken, frees) = core.shared.take(out);
+            // Windows that this opens are known to peers after the next turn.
+            self.changed_unseen.store(frees, Ordering::Relaxed);
+            taken
         })
     }
 

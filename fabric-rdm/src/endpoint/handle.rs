@@ -325,6 +325,26 @@ impl Endpoint {
         Ok(self.driver.poll(|core| core.shared.peer_events.pop_front()))
     }
 
+    /// Makes progress as a [poll](Endpoint::poll) does, and takes nothing.
+    ///
+    /// # Errors
+    /// `InvalidState` in a forked child.
+    pub fn progress(&self) -> Result<()> {
+        self.check("progress")?;
+        self.driver.progress();
+        Ok(())
+    }
+
+    /// Takes completions as a [poll](Endpoint::poll) does, without making progress: the windows that this opens are known to peers
+    /// after the next one.
+    ///
+    /// # Errors
+    /// `InvalidState` in a forked child.
+    pub fn take(&self, out: &mut [Completion]) -> Result<usize> {
+        self.check("take")?;
+        Ok(self.driver.take(out))
+    }
+
     /// As [`poll_event`](Endpoint::poll_event), without a poll: what was known at the last one.
     ///
     /// # Errors
