@@ -12,7 +12,7 @@ use fabric_rdm::matching::Pattern;
 use fabric_rdm::{Claimed, Completion, OpId, Peer};
 
 use super::conditions::{Condition, ConditionPlace};
-use super::inner::{EndpointInner, Receives};
+use super::inner::{EndpointInner, RecvPort};
 use super::message::{MessageInfo, MessageRoom, info, posted};
 use super::source::RdmKeeps;
 use crate::buffer::Buffer;
@@ -122,13 +122,13 @@ impl ClaimedMessage {
         self.len() == 0
     }
 
-    /// Receives it. A future as [`RecvMessage`](super::RecvMessage) is; the message is lost if it is dropped, or fails.
+    /// RecvPort it. A future as [`RecvMessage`](super::RecvMessage) is; the message is lost if it is dropped, or fails.
     ///
     /// # Errors
     /// As of [`Endpoint::recv`](super::Endpoint::recv); the fabric's `InvalidState` if the peer was lost before all of the
     /// message had come, or removed.
     pub fn receive<P: MessageRoom>(self, into: P) -> ReceiveClaimed<P> {
-        let to = Receives(self.inner.clone());
+        let to = RecvPort(self.inner.clone());
         let stage = match into.load() {
             Ok(buffers) => {
                 let work =
@@ -140,7 +140,7 @@ impl ClaimedMessage {
         ReceiveClaimed { future: OpFuture::new(to, stage) }
     }
 
-    /// Receives it into a buffer of the pool that is as long as it; waits while the pool has no memory.
+    /// RecvPort it into a buffer of the pool that is as long as it; waits while the pool has no memory.
     ///
     /// # Errors
     /// `PoolExhausted`: it is longer than the pool may ever be. Else as [`receive`](ClaimedMessage::receive).
@@ -163,7 +163,7 @@ impl fmt::Debug for ClaimedMessage {
 /// The receive of a message that was claimed: see [`ClaimedMessage::receive`].
 #[must_use = "nothing is received until it is awaited"]
 pub struct ReceiveClaimed<P: MessageRoom> {
-    future: OpFuture<Receives, ClaimedWork<P>>,
+    future: OpFuture<RecvPort, ClaimedWork<P>>,
 }
 
 struct ClaimedWork<P> {
@@ -171,14 +171,14 @@ struct ClaimedWork<P> {
     payload: PhantomData<fn() -> P>,
 }
 
-impl<P: MessageRoom> PostOp<Receives> for ClaimedWork<P> {
+impl<P: MessageRoom> PostOp<RecvPort> for ClaimedWork<P> {
     type Output = Result<(P::Back, MessageInfo), OpError<P::Back>>;
 
-    fn validate(&self, _to: &Receives, _buffers: &OpBuffers) -> Result<()> {
+    fn validate(&self, _to: &RecvPort, _buffers: &OpBuffers) -> Result<()> {
         Ok(())
     }
 
-    fn post(&self, _to: &Receives, buffers: &OpBuffers, context: u64) -> Result<Option<OpId>> {
+    fn post(&self, _to: &RecvPort, buffers: &OpBuffers, context: u64) -> Result<Option<OpId>> {
         let Some(into) = buffers.slice() else {
             let text = "an empty buffer has no memory to receive into: allocate one";
             return Err(fabric::Error::invalid("recv", text).into());
@@ -186,11 +186,11 @@ impl<P: MessageRoom> PostOp<Receives> for ClaimedWork<P> {
         posted(self.claimed.borrow_mut().receive(into, context))
     }
 
-    fn keeps(&self, _to: &Receives) -> RdmKeeps {
+    fn keeps(&self, _to: &RecvPort) -> RdmKeeps {
         RdmKeeps::default()
     }
 
-    fn end(&self, _to: &Receives, completion: &Completion, buffers: OpBuffers) -> Self::Output {
+    fn end(&self, _to: &RecvPort, completion: &Completion, buffers: OpBuffers) -> Self::Output {
         match info(completion) {
             Ok(info) => Ok((P::unload(buffers), info)),
             Err(error) => self.fail(error, buffers),

@@ -167,7 +167,7 @@ impl Endpoint {
         Ok(self.inner.endpoint()?.max_inject()?)
     }
 
-    /// Receives the first message of a pattern that meets this receive. See [`RecvMessage`] for what dropping it does.
+    /// RecvPort the first message of a pattern that meets this receive. See [`RecvMessage`] for what dropping it does.
     ///
     /// # Errors
     /// [`Truncated`](crate::Error::Truncated): the message was longer. `Disconnected`, `PeerGone` and `Failed` (canceled): the
@@ -177,7 +177,7 @@ impl Endpoint {
         RecvMessage::new(&self.inner, pattern, into)
     }
 
-    /// Receives messages of a pattern one behind the other into a buffer, until less than `min_free` bytes of it are free.
+    /// RecvPort messages of a pattern one behind the other into a buffer, until less than `min_free` bytes of it are free.
     ///
     /// # Errors
     /// As [`recv`](Endpoint::recv), each an item of the stream. The loss of the only peer of the pattern ends the stream.
@@ -193,7 +193,7 @@ impl Endpoint {
         ClaimNext::new(&self.inner, pattern)
     }
 
-    /// Receives a message of a pattern of any length that meets no other receive, into a buffer of the pool as long as it.
+    /// RecvPort a message of a pattern of any length that meets no other receive, into a buffer of the pool as long as it.
     ///
     /// It [claims](Endpoint::claim) it first, and waits for memory and payload then: dropped at that, the message is lost. A peer
     /// chooses the length: where it is not trusted, claim, and look.
@@ -219,7 +219,7 @@ impl Endpoint {
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/endpoints.rs")); }
     /// # doc::endpoints(async |a, b, to_b, _| {
-    /// let memory = b.node().domain().alloc(64, fabric::Access::REMOTE)?; // and ships `memory.remote()`
+    /// let memory = b.node().domain().alloc(64, fabric::Access::ALL)?; // and ships `memory.remote()`
     /// let at = memory.remote();
     /// let buffer = a.write(to_b, a.pool().alloc_from(b"hello")?, at.at(8)).await?;
     /// let buffer = a.read(to_b, buffer, at.at(8)).await?;

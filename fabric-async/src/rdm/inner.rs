@@ -153,9 +153,9 @@ impl Port for ToPeer {
 
 /// Where receives are posted.
 #[derive(Clone)]
-pub(crate) struct Receives(pub(super) Arc<EndpointInner>);
+pub(crate) struct RecvPort(pub(super) Arc<EndpointInner>);
 
-impl Port for Receives {
+impl Port for RecvPort {
     type Source = RdmSource;
     type Place = RoomPlace;
     type Posted = OpId;

@@ -1,4 +1,4 @@
-//! Receives of many messages into one buffer.
+//! RecvPort of many messages into one buffer.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker, ready};
 use fabric_rdm::matching::Pattern;
 use fabric_rdm::{Completion, OpId, Recv};
 
-use super::inner::{EndpointInner, Receives};
+use super::inner::{EndpointInner, RecvPort};
 use super::message::{MessageInfo, error, info};
 use super::recv::post;
 use super::source::RdmKeeps;
@@ -53,7 +53,7 @@ use crate::wakers::discard;
 /// ```
 #[must_use = "nothing is received until it is polled"]
 pub struct RecvMany {
-    future: OpFuture<Receives, ManyWork>,
+    future: OpFuture<RecvPort, ManyWork>,
     asleep: bool,
     /// The end, or why it could not begin, was said.
     is_over: bool,
@@ -96,7 +96,7 @@ impl RecvMany {
         let len = buffer.len();
         let buffers = OpBuffers::One(BufferRange::new(buffer, 0, len));
         let stage = OpState::Ready(ManyWork { pattern, min_free }, buffers);
-        let future = OpFuture::new(Receives(inner.clone()), stage);
+        let future = OpFuture::new(RecvPort(inner.clone()), stage);
         RecvMany { future, asleep: false, is_over: false }
     }
 
@@ -197,23 +197,23 @@ impl Drop for RecvMany {
     }
 }
 
-impl PostOp<Receives> for ManyWork {
+impl PostOp<RecvPort> for ManyWork {
     type Output = Result<Buffer, OpError<Buffer>>;
 
-    fn validate(&self, _to: &Receives, _buffers: &OpBuffers) -> Result<()> {
+    fn validate(&self, _to: &RecvPort, _buffers: &OpBuffers) -> Result<()> {
         Ok(())
     }
 
-    fn post(&self, to: &Receives, buffers: &OpBuffers, context: u64) -> Result<Option<OpId>> {
+    fn post(&self, to: &RecvPort, buffers: &OpBuffers, context: u64) -> Result<Option<OpId>> {
         let min_free = self.min_free as u64;
         post(to, buffers, |into| Recv::new(self.pattern, into).of_many(min_free).context(context))
     }
 
-    fn keeps(&self, _to: &Receives) -> RdmKeeps {
+    fn keeps(&self, _to: &RecvPort) -> RdmKeeps {
         RdmKeeps { lease: None, messages: Some(VecDeque::new()) }
     }
 
-    fn end(&self, _to: &Receives, completion: &Completion, buffers: OpBuffers) -> Self::Output {
+    fn end(&self, _to: &RecvPort, completion: &Completion, buffers: OpBuffers) -> Self::Output {
         match completion.is_ok() {
             true => Ok(<Buffer as Payload>::unload(buffers)),
             false => self.fail(error(completion), buffers),

@@ -1,4 +1,4 @@
-//! Receives of one message.
+//! RecvPort of one message.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use fabric_rdm::matching::Pattern;
 use fabric_rdm::{Completion, OpId, Recv};
 
-use super::inner::{EndpointInner, Receives};
+use super::inner::{EndpointInner, RecvPort};
 use super::message::{MessageInfo, MessageRoom, info, posted};
 use super::source::RdmKeeps;
 use crate::error::{Error, OpError, Result};
@@ -19,7 +19,7 @@ use crate::op_future::{OpFuture, OpState, PostOp};
 
 /// A receive of one message: a future of the buffer and what is known of the message, or of an error with the buffer in it.
 ///
-/// - Nothing happens until it is polled, or [`posted`](RecvMessage::posted). Receives are posted in the order of their first
+/// - Nothing happens until it is polled, or [`posted`](RecvMessage::posted). RecvPort are posted in the order of their first
 ///   polls, and take messages in that order. At the endpoint's `recv_depth` it waits for room.
 /// - A message that is longer than the buffer ends it as [`Error::Truncated`]: what fits is there, the rest is lost.
 /// - Dropping it before it has met a message cancels it: the message that it would have taken goes to another receive, and the
@@ -43,7 +43,7 @@ use crate::op_future::{OpFuture, OpState, PostOp};
 /// ```
 #[must_use = "nothing is received until it is awaited"]
 pub struct RecvMessage<P: MessageRoom> {
-    future: OpFuture<Receives, RecvWork<P>>,
+    future: OpFuture<RecvPort, RecvWork<P>>,
 }
 
 /// What is received.
@@ -58,7 +58,7 @@ impl<P: MessageRoom> RecvMessage<P> {
             Ok(buffers) => OpState::Ready(RecvWork { pattern, payload: PhantomData }, buffers),
             Err((buffer, error)) => OpState::Failed(Some(Err(OpError { error, buffer }))),
         };
-        RecvMessage { future: OpFuture::new(Receives(inner.clone()), stage) }
+        RecvMessage { future: OpFuture::new(RecvPort(inner.clone()), stage) }
     }
 
     /// Posts it, if it is not yet, and waits for room for that only: from then on it takes its message, whether it is polled or
@@ -110,7 +110,7 @@ impl<P: MessageRoom> RecvMessage<P> {
     }
 }
 
-impl<W: PostOp<Receives>> OpFuture<Receives, W> {
+impl<W: PostOp<RecvPort>> OpFuture<RecvPort, W> {
     /// Has it end without a message, or without a further one.
     pub(super) fn cancel(&mut self) {
         match std::mem::replace(&mut self.stage, OpState::Over) {
@@ -132,7 +132,7 @@ impl<W: PostOp<Receives>> OpFuture<Receives, W> {
 
 /// Posts a receive into one piece of memory.
 pub(super) fn post(
-    to: &Receives,
+    to: &RecvPort,
     buffers: &OpBuffers,
     recv: impl FnOnce(fabric::Slice<'_>) -> Recv<'_>,
 ) -> Result<Option<OpId>> {
@@ -143,25 +143,25 @@ pub(super) fn post(
     posted(to.0.endpoint()?.post_recv(&recv(into)))
 }
 
-impl<P: MessageRoom> PostOp<Receives> for RecvWork<P> {
+impl<P: MessageRoom> PostOp<RecvPort> for RecvWork<P> {
     type Output = Result<(P::Back, MessageInfo), OpError<P::Back>>;
 
-    fn validate(&self, _to: &Receives, _buffers: &OpBuffers) -> Result<()> {
+    fn validate(&self, _to: &RecvPort, _buffers: &OpBuffers) -> Result<()> {
         Ok(())
     }
 
     #[inline]
-    fn post(&self, to: &Receives, buffers: &OpBuffers, context: u64) -> Result<Option<OpId>> {
+    fn post(&self, to: &RecvPort, buffers: &OpBuffers, context: u64) -> Result<Option<OpId>> {
         post(to, buffers, |into| Recv::new(self.pattern, into).context(context))
     }
 
     #[inline]
-    fn keeps(&self, _to: &Receives) -> RdmKeeps {
+    fn keeps(&self, _to: &RecvPort) -> RdmKeeps {
         RdmKeeps::default()
     }
 
     #[inline]
-    fn end(&self, _to: &Receives, completion: &Completion, buffers: OpBuffers) -> Self::Output {
+    fn end(&self, _to: &RecvPort, completion: &Completion, buffers: OpBuffers) -> Self::Output {
         match info(completion) {
             Ok(info) => Ok((P::unload(buffers), info)),
             Err(error) => self.fail(error, buffers),

@@ -166,7 +166,7 @@ fn many_messages_come_into_one_buffer() {
 fn one_sided_operations_reach_memory_of_peers() {
     everywhere(|provider| async move {
         let it = pair(provider);
-        let region = it.b.node().domain().alloc(4096, Access::REMOTE).unwrap();
+        let region = it.b.node().domain().alloc(4096, Access::ALL).unwrap();
         let at = region.remote();
         let parts = vec![it.buffer(b"two "), it.buffer(b"parts")];
         let parts = it.a.write(it.to_b, parts, at.at(64)).await.unwrap();

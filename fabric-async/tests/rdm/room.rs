@@ -18,7 +18,8 @@ async fn is_ready<F: Future>(mut future: Pin<&mut F>) -> bool {
     poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_ready())).await
 }
 
-/// The window takes four; the others wait until receives take them, in their order.
+/// The window takes four; the others wait until receives take them: in their order, but for those that a busy machine keeps from
+/// being polled for too long.
 #[test]
 fn sends_wait_for_places_of_the_peer() {
     everywhere(|provider| async move {
@@ -29,13 +30,16 @@ fn sends_wait_for_places_of_the_peer() {
         let sends =
             join_all((0..all).map(|number| it.a.send(it.to_b, it.buffer(&number.to_ne_bytes()))));
         let receive = async {
+            let mut numbers = Vec::new();
             for number in 0..all {
                 if number % 50 == 0 {
                     std::thread::sleep(Duration::from_millis(3));
                 }
                 let (buffer, _) = it.b.recv(ANY, it.inbox(4)).await.unwrap();
-                assert_eq!(*buffer, number.to_ne_bytes());
+                numbers.push(u32::from_ne_bytes(buffer[..4].try_into().unwrap()));
             }
+            numbers.sort_unstable();
+            assert_eq!(numbers, (0..all).collect::<Vec<_>>());
         };
         let (sends, ()) = join(sends, receive).await;
         assert!(sends.into_iter().all(|sent| sent.is_ok()));
@@ -90,7 +94,7 @@ fn the_depths_are_waited_for() {
 fn one_that_gives_up_lets_others_pass() {
     everywhere(|provider| async move {
         let mut attr = RdmAttr::default();
-        attr.window.places.window = 1;
+        (attr.window.places.window, attr.window.places.reserved) = (1, 1);
         let it = pair_with(provider, &attr);
         drop(it.a.send(it.to_b, it.buffer(b"1")).await.unwrap());
         let mut waiting: Vec<_> =

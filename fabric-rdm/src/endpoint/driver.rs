@@ -103,7 +103,7 @@ impl Driver {
         let mut core = lock(&self.core);
         let result = call(&mut core);
         self.has_event.store(!core.shared.peer_events.is_empty(), Ordering::Relaxed);
-        self.arrived.store(core.shared.matcher.last_seq(), Ordering::Relaxed);
+        self.arrived.store(core.shared.matcher.arrived(), Ordering::Relaxed);
         let has_ended = core.shared.has_ended();
         // A thread that is about to sleep looks at the deadline under this lock, and so does one that arms.
         let deadline = core.deadline().map_or(u64::MAX, |deadline| deadline.as_nanos() as u64);

@@ -407,8 +407,8 @@ impl Endpoint {
         self.driver.has_event()
     }
 
-    /// A number that changes whenever a message arrives that meets no receive, as far as the last call or poll knew, and at
-    /// other times too: [`probe`](Endpoint::probe) is worth another call then.
+    /// How many messages arrived and met no receive, ever, as far as the last call or poll knew: with one more of them
+    /// [`probe`](Endpoint::probe) is worth another call.
     pub fn arrived(&self) -> u64 {
         self.driver.arrived()
     }

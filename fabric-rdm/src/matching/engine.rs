@@ -162,9 +162,9 @@ impl<R: Copy, M> Matcher<R, M> {
         Ok(ReceiveId { seq, at })
     }
 
-    /// Changes with each message that waits, and each receive that is posted.
-    pub(crate) fn last_seq(&self) -> u64 {
-        self.next_seq
+    /// How many messages had to wait, ever.
+    pub(crate) fn arrived(&self) -> u64 {
+        self.unexpected.arrived()
     }
 
     fn take_seq(&mut self) -> u64 {
