@@ -1,4 +1,4 @@
-//! A work queue over reliable datagram endpoints: workers ask for tasks, and answer, by tags; nobody makes a connection.
+//! A work queue over reliable datagram endpoints: workers ask for tasks, and answer, by tags; no task makes a connection.
 //!
 //! ```sh
 //! cargo run -q -p anyfabric-async --features rdm --example async_work_queue -- --workers 4 --tasks 100

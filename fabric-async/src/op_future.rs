@@ -241,7 +241,7 @@ fn post_under_lock<E: Port, W: PostOp<E>>(
     posted
 }
 
-/// The slot is filled before the post, but for the buffers: nobody but this future asks for them, and that later.
+/// The slot is filled before the post, but for the buffers: no task but this future asks for them, and that later.
 #[cfg_attr(not(feature = "rdm"), allow(dead_code))]
 fn post_unlocked<E: Port, W: PostOp<E>>(
     port: &E,

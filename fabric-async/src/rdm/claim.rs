@@ -102,7 +102,7 @@ pub struct ClaimedMessage {
 }
 
 impl ClaimedMessage {
-    /// Who sent it.
+    /// The peer that sent it.
     pub fn peer(&self) -> Peer {
         self.claimed.envelope().source
     }

@@ -28,7 +28,7 @@ use crate::wakers::discard;
 /// - It takes messages until less than its minimum is free, or it is [released](RecvMany::release); then the stream ends, and
 ///   the buffer is yours again by `release`.
 /// - The bytes of a message that it gave are [copied](RecvMany::copy) out, or looked at in the buffer once that is released.
-/// - It may be polled, or not, at any time: messages that nobody asked for yet wait in the buffer.
+/// - It may be polled, or not, at any time: messages that were not asked for yet wait in the buffer.
 /// - Dropping it takes no further message; those that it had taken are lost, and the buffer returns to the pool when the last of
 ///   them has come.
 ///
@@ -123,7 +123,7 @@ impl RecvMany {
     }
 
     /// Has it take no further message, waits for those that it had taken, and gives the buffer back. Those that were not asked
-    /// for are in the buffer, and cannot be told apart any more: ask until the stream ends to have all.
+    /// for are in the buffer, and cannot be distinguished any more: ask until the stream ends to have all.
     ///
     /// # Errors
     /// Why it could not be posted.

@@ -25,11 +25,11 @@ use crate::op_buffers::{Payload, RecvPayload};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MessageInfo {
-    /// Who sent it.
+    /// The peer that sent it.
     pub peer: Peer,
     /// Its tag; `None`: it is untagged.
     pub tag: Option<u64>,
-    /// Its bytes, all of which are in the buffer.
+    /// Its bytes: all are in the buffer.
     pub len: usize,
     /// The sender's 32 bits, if it gave some.
     pub immediate: Option<u32>,

@@ -16,7 +16,7 @@
 //! # Room
 //! A send waits, and never fails, while its peer has no place for one more message without a receive, or the endpoint's depth is
 //! reached: for each peer in the order of the first polls. So a receiver that posts no receives holds up those that send to it, and
-//! nobody else.
+//! no other.
 //!
 //! # Dropped futures
 //! Any future may be dropped at any time, and no memory is reused while a device or a peer may touch it. Not posted: nothing has
@@ -26,7 +26,7 @@
 //! # Progress
 //! Futures that are polled, and those who watch the endpoint's descriptor for futures that sleep (the tokio runtime, or the node's
 //! thread), do the endpoint's work. Where none of them does, for 2 ms, its own thread takes over: receives that were posted get
-//! their messages though no future is polled. An endpoint where nothing happens wakes nobody.
+//! their messages though no future is polled. An endpoint where nothing happens wakes no thread.
 
 mod claim;
 mod conditions;

@@ -25,7 +25,7 @@ use crate::op_future::{OpFuture, OpState, PostOp};
 /// - Dropping it before it has met a message cancels it: the message that it would have taken goes to another receive, and the
 ///   buffer returns to the pool at once.
 /// - Dropping it *after* it has met one loses that message: its sender ends `Ok`, no other receive gets it, and the buffer
-///   returns to the pool when the payload has come. Who must not lose one keeps the future, or [cancels](RecvMessage::cancel)
+///   returns to the pool when the payload has come. To lose none, keep the future, or [cancel](RecvMessage::cancel)
 ///   it.
 ///
 /// ```

@@ -19,7 +19,7 @@ use crate::wakers::Wakers;
 
 /// See the module.
 pub(crate) struct RdmSource {
-    /// `None`: it is closed. Nobody else has it as long as the driver is there.
+    /// `None`: it is closed. No other has it while the driver is there.
     endpoint: Option<Arc<fabric_rdm::Endpoint>>,
     descriptor: OwnedFd,
     domain: Domain,
@@ -34,7 +34,7 @@ pub(crate) struct RdmSource {
 pub(crate) struct RdmKeeps {
     /// The lease that it uses, which lasts at least as long as it.
     pub(super) lease: Option<Arc<RemoteLeaseState>>,
-    /// Of a receive of many messages: those that nobody has asked for yet.
+    /// Of a receive of many messages: those that were not asked for yet.
     pub(super) messages: Option<VecDeque<Completion>>,
 }
 
@@ -59,7 +59,7 @@ impl RdmSource {
     /// The endpoint.
     ///
     /// # Errors
-    /// `InvalidState`: it is closed, which nobody sees who has its driver.
+    /// `InvalidState`: it is closed, as it never is while its driver is there.
     pub(super) fn endpoint(&self) -> fabric::Result<&Arc<fabric_rdm::Endpoint>> {
         let closed = || fabric::Error::state("use rdm endpoint", "it is closed");
         self.endpoint.as_ref().ok_or_else(closed)

@@ -33,7 +33,7 @@ fn a_receive_that_is_dropped_before_its_message_takes_none() {
             assert!(!polled_once(it.b.recv(ANY, it.inbox(64))).await);
             assert_eq!((it.b.operations(), it.b.pool().metrics().in_use), (0, 0), "at once");
         }
-        exchange(&it, b"for nobody else").await;
+        exchange(&it, b"for the next one").await;
         // Of many, too.
         let mut many = it.b.recv_many(ANY, it.inbox(64), 8);
         many.posted().await;
@@ -57,7 +57,7 @@ fn a_receive_that_is_dropped_after_it_met_its_message_loses_that_alone() {
         }
         eventually("all is given back", || {
             it.b.pool().trim();
-            // Whoever polls takes what has ended since.
+            // A poll takes what has ended since.
             drop(futures_util::FutureExt::now_or_never(it.b.next_event()));
             it.is_clean()
         })

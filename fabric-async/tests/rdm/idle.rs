@@ -1,4 +1,4 @@
-//! An endpoint where nothing happens wakes nobody.
+//! An endpoint where nothing happens wakes no thread.
 
 use std::time::Duration;
 

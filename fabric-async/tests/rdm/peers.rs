@@ -15,7 +15,7 @@ fn a_peer_that_goes_ends_what_is_outstanding() {
     everywhere(|provider| async move {
         let it = pair(provider);
         drop(it.a.send(it.to_b, it.buffer(b"before")).await.unwrap());
-        // They wait for a receive that never comes, and for memory of theirs nobody reads.
+        // They wait for a receive that never comes, and for memory of theirs that is never read.
         let send = |number| {
             let len = if number % 2 == 0 { 10 } else { 200_000 };
             it.a.send(it.to_b, it.buffer(&vec![1; len])).matched()

@@ -90,9 +90,9 @@ fn runtimes_come_and_go() {
     }
 }
 
-/// Nobody polls: receives that were posted get their messages, and senders of long ones their end.
+/// Where no future is polled, receives that were posted get their messages, and senders of long ones their end.
 #[test]
-fn receives_meet_messages_while_nobody_polls() {
+fn receives_meet_messages_without_polls() {
     for provider in PROVIDERS {
         eprintln!("{provider}");
         let it = pair(provider);

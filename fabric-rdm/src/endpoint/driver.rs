@@ -2,7 +2,7 @@
 //!
 //! One thread at a time sleeps on the descriptors of the endpoint: an application's thread that waits, or the endpoint's. While
 //! the application polls, the endpoint's thread only looks now and then whether it still does. While an event loop watches the
-//! endpoint's descriptor, that thread sleeps on it as well, and takes over if it has been readable for long and nobody polled.
+//! endpoint's descriptor, that thread sleeps on it as well, and takes over if it has been readable for long without a poll.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -174,7 +174,7 @@ impl Driver {
     fn turn(&self) {
         self.enter(|core| {
             if core.progress() {
-                // Whoever watches the descriptor, or is about to, is to see it.
+                // An event loop that watches the descriptor, or is about to, is to see it.
                 self.changed_unseen.store(true, Ordering::Relaxed);
                 self.alert();
             }

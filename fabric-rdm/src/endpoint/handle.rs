@@ -365,9 +365,9 @@ impl Endpoint {
 
     /// Arms the descriptor for the next completion. `Ready`: there is something to poll for now, and it is not armed.
     ///
-    /// After `Waiting` it becomes readable no later than the next completion, and stays so until it is armed again, whoever
-    /// polls meanwhile. The event loop that watches it does the endpoint's work, by a [poll](Endpoint::poll) whenever it is
-    /// readable, which may find no completion. Progress does not depend on that: if nobody polls for some milliseconds although
+    /// After `Waiting` it becomes readable no later than the next completion, and stays so until it is armed again, whatever
+    /// thread polls meanwhile. The event loop that watches it does the endpoint's work, by a [poll](Endpoint::poll) whenever it is
+    /// readable, which may find no completion. Progress does not depend on that: if no thread polls for some milliseconds although
     /// it is readable, the endpoint's thread takes over.
     ///
     /// ```
