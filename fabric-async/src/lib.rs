@@ -59,7 +59,7 @@
 //! | `tcp` | yes | the TCP provider |
 //! | `encryption` | yes | TCP connections can be encrypted, by TLS 1.3; needs a C compiler to build |
 //! | `tokio` | yes | tasks of a tokio runtime are woken by its event loop; `Stream` |
-//! | `rdm` | no | reliable datagram endpoints: [`rdm`](crate::rdm) |
+//! | `rdm` | no | reliable datagram endpoints, in the module `rdm` |
 //! | `serde` | no | as of the crate `fabric`; `PoolMetrics` serialize |
 //! | `verbs` | yes | the RDMA verbs provider; loads libibverbs and librdmacm at run time |
 //!

@@ -202,9 +202,11 @@ impl Endpoint {
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/endpoints.rs")); }
     /// # doc::endpoints(async |a, b, to_b, _| {
     /// # use fabric_rdm::matching::Pattern;
-    /// a.send(to_b, a.pool().alloc(100_000)?).tag(5).await?;
-    /// let (buffer, info) = b.recv_alloc(Pattern::tagged(5)).await?;
+    /// let sent = a.send(to_b, a.pool().alloc(100_000)?).tag(5);
+    /// let (sent, received) = futures_util::future::join(sent, b.recv_alloc(Pattern::tagged(5))).await;
+    /// let (buffer, info) = received?;
     /// assert_eq!((buffer.len(), info.len), (100_000, 100_000));
+    /// # drop(sent?);
     /// # Ok(()) });
     /// ```
     ///

@@ -24,7 +24,9 @@ use crate::op_future::{OpFuture, OpState, Port, PostOp};
 /// - It waits for room while the endpoint's `send_depth` is reached, or the peer has no place for one more message without a
 ///   receive: it never fails for that. If it is not polled within 50 ms of there being some, others pass it.
 /// - It is done when the peer's *library* has the message, which then survives this side; with
-///   [`matched`](SendMessage::matched), when it has met a receive.
+///   [`matched`](SendMessage::matched), when it has met a receive. A long one (`RdmAttr::rendezvous`, 32 KiB unless set) stays
+///   here until it is received, and so does one that the peer has no bytes for: a task that awaits it first, and then does what
+///   the peer waits for, waits for ever.
 /// - Dropping it before it was posted: nothing happens. Dropping it later: the message goes its way, and its buffer returns to
 ///   the pool when it has.
 ///
