@@ -60,6 +60,7 @@ lint: ## clippy, warnings are errors, with and without every feature; words that
 	$(CARGO) clippy --quiet -p anyfabric --no-default-features --lib -- -D warnings
 	$(CARGO) clippy --quiet -p anyfabric --no-default-features --features tcp --lib -- -D warnings
 	$(CARGO) clippy --quiet -p anyfabric-async --no-default-features --lib --test null -- -D warnings
+	$(CARGO) clippy --quiet -p anyfabric-async --no-default-features --features rdm --lib -- -D warnings
 	@scripts/words
 
 doc: ## Build the documentation, warnings are errors, without verbs and with everything

@@ -6,13 +6,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use fabric::{AtomicOp, AtomicScalar, Op, RemoteSlice};
+use fabric::{AtomicOp, AtomicScalar, Completion};
 
 use crate::conn::Conn;
+use crate::conn_source::ConnKeeps;
 use crate::connection::Connection;
 use crate::error::{Error, Result};
+use crate::fetch::{Change, Fetch};
 use crate::lease::RemoteTarget;
-use crate::op_buffers::{BufferRange, OpBuffers, Payload, SliceVec};
+use crate::op_buffers::OpBuffers;
 use crate::op_future::{OpFuture, OpState, PostOp};
 
 /// Atomic operations; each gives the old value.
@@ -135,31 +137,16 @@ impl Connection {
 /// ```
 #[must_use = "nothing is sent until it is awaited"]
 pub struct Atomic<T: AtomicScalar + Unpin> {
-    future: OpFuture<Fetch<T>>,
-}
-
-#[derive(Clone, Copy)]
-enum Change<T> {
-    Apply(AtomicOp, T),
-    CompareSwap { expected: T, new: T },
-}
-
-struct Fetch<T> {
-    change: Change<T>,
-    at: RemoteTarget,
+    future: OpFuture<Arc<Conn>, Fetch<T>>,
 }
 
 impl<T: AtomicScalar + Unpin> Atomic<T> {
     fn new(conn: &Arc<Conn>, at: RemoteTarget, change: Change<T>) -> Self {
-        // The old value arrives in memory of the pool.
-        let stage = match conn.node.pool.alloc(size_of::<u64>()) {
-            Ok(word) => {
-                let range = BufferRange::new(word, 0, size_of::<T>());
-                OpState::Ready(Fetch { change, at }, OpBuffers::One(range))
-            }
+        let stage = match Fetch::load(&conn.node.pool, change, at) {
+            Ok((fetch, word)) => OpState::Ready(fetch, word),
             Err(error) => OpState::Failed(Some(Err(error))),
         };
-        Atomic { future: OpFuture::new(conn, stage) }
+        Atomic { future: OpFuture::new(conn.clone(), stage) }
     }
 
     /// Has it start only when every earlier read and atomic operation of the connection has finished.
@@ -176,58 +163,39 @@ impl<T: AtomicScalar + Unpin> Atomic<T> {
     /// # Ok(()) });
     /// ```
     pub fn fence(mut self) -> Self {
-        self.future.fence = true;
+        if let Some(work) = self.future.work() {
+            work.fence = true;
+        }
         self
     }
 }
 
-impl<T: AtomicScalar + Unpin> PostOp for Fetch<T> {
+impl<T: AtomicScalar + Unpin> PostOp<Arc<Conn>> for Fetch<T> {
     type Output = Result<T>;
 
-    fn target(&self) -> Option<&RemoteTarget> {
-        Some(&self.at)
-    }
-
-    fn validate(&self, _conn: &Conn, _cargo: &OpBuffers) -> Result<()> {
+    fn validate(&self, _conn: &Arc<Conn>, _word: &OpBuffers) -> Result<()> {
         self.at.check()
     }
 
     #[inline]
-    fn build<'a, 's>(&'a self, buffers: &'a OpBuffers, _scratch: &'s mut SliceVec<'a>) -> Op<'s>
-    where
-        'a: 's,
-    {
-        let at: RemoteSlice = self.at.slice();
-        let word = match buffers {
-            OpBuffers::One(range) => range.slice(),
-            _ => None,
-        };
-        // There always is a word.
-        match (self.change, word) {
-            (Change::Apply(op, value), Some(old)) => Op::fetch_atomic(op, value, old, at),
-            (Change::Apply(op, value), None) => Op::atomic(op, value, at),
-            (Change::CompareSwap { expected, new }, Some(old)) => {
-                Op::fetch_compare_swap(expected, new, old, at)
-            }
-            (Change::CompareSwap { expected, new }, None) => Op::compare_swap(expected, new, at),
+    fn post(&self, conn: &Arc<Conn>, word: &OpBuffers, context: u64) -> Result<Option<()>> {
+        conn.post(&self.build(word), context)
+    }
+
+    #[inline]
+    fn keeps(&self, conn: &Arc<Conn>) -> ConnKeeps {
+        Conn::keeps(conn, Some(&self.at))
+    }
+
+    fn end(&self, conn: &Arc<Conn>, completion: &Completion, word: OpBuffers) -> Result<T> {
+        match completion.is_ok() {
+            true => Ok(Self::value(word)),
+            false => PostOp::<Arc<Conn>>::fail(self, conn.error_of(completion), word),
         }
     }
 
-    fn finish(buffers: OpBuffers) -> Result<T> {
-        let word = <crate::Buffer as Payload>::unload(buffers);
-        let mut bits = [0; 8];
-        let size = size_of::<T>().min(word.len());
-        // The low bytes come first on little-endian processors, last on others.
-        if cfg!(target_endian = "little") {
-            bits[..size].copy_from_slice(&word[..size]);
-        } else {
-            bits[8 - size..].copy_from_slice(&word[..size]);
-        }
-        Ok(T::from_bits64(u64::from_ne_bytes(bits)))
-    }
-
-    fn fail(error: Error, buffers: OpBuffers) -> Result<T> {
-        buffers.reclaim();
+    fn fail(&self, error: Error, word: OpBuffers) -> Result<T> {
+        word.reclaim();
         Err(error)
     }
 }

@@ -204,7 +204,7 @@ impl Conn {
         for (index, (number, mut slot)) in slots.into_iter().enumerate() {
             if index < posted {
                 slot.phase = Phase::Abandoned;
-                slot.conn_state.get_or_insert_with(|| self.conn_state.clone());
+                slot.keeps.conn_state.get_or_insert_with(|| self.conn_state.clone());
             } else {
                 refused.push(std::mem::take(&mut slot.buffers));
                 idle.push(number);

@@ -14,9 +14,10 @@ use crate::error::{Error, Result};
 use crate::lease::RemoteTarget;
 use crate::node::Node;
 use crate::op_buffers::{Payload, RecvPayload};
-use crate::operation::{Operation, TransferKind};
+use crate::operation::Operation;
 use crate::pool::AllocWait;
 use crate::recv::{Notifications, Notified, Receive};
+use crate::transfer::TransferKind;
 
 /// A connection to a peer.
 ///

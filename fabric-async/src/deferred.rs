@@ -40,11 +40,6 @@ impl Deferred {
         Deferred { rest: SmallVec::new(), wakers: Wakers::new() }
     }
 
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.rest.is_empty() && self.wakers.is_empty()
-    }
-
     /// The operation has ended; its buffers go back to the pool.
     pub(crate) fn reclaim(&mut self, buffers: OpBuffers) {
         self.rest.push(DeferredDrop::OpBuffers(buffers));

@@ -12,23 +12,23 @@
 
 mod taking;
 
-use std::sync::Arc;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use fabric::{Armed, Completion, CompletionQueue};
+use fabric::Armed;
 use fabric_util::fork::ForkEpoch;
 use fabric_util::log_line;
 use fabric_util::sync::{Mutex, MutexGuard};
 
-use crate::conn_state::ConnState;
 use crate::deferred::Deferred;
 use crate::error::Error;
 use crate::op_buffers::OpBuffers;
 use crate::op_slab::{OpSlab, OpSlot, Phase};
 use crate::options::WaitStrategy;
-use crate::wakers::discard;
+use crate::source::{SlotGuard, Source};
+use crate::wakers::{Wakers, discard};
 
 /// Completions that are taken at a time.
 const BATCH: usize = 64;
@@ -39,11 +39,11 @@ const SPIN_TIME: Duration = Duration::from_micros(20);
 /// Upper bound of the spin score: a wait that ended while spinning raises the score, one that had to sleep lowers it.
 const MAX_SPIN_SCORE: i32 = 64;
 
-pub(crate) struct Driver {
-    pub(crate) queue: CompletionQueue,
-    pub(crate) slab: OpSlab,
+pub(crate) struct Driver<S: Source> {
+    pub(crate) queue: S,
+    pub(crate) slab: OpSlab<S::Completion, S::Keeps>,
     wait: WaitStrategy,
-    poller: Mutex<Poller>,
+    poller: Mutex<Poller<S::Completion>>,
     pub(crate) sleepers: AtomicUsize,
     /// Watchers that are awake.
     pub(crate) watching: AtomicUsize,
@@ -51,10 +51,35 @@ pub(crate) struct Driver {
     fork_epoch: ForkEpoch,
 }
 
-struct Poller {
-    out: Box<[Completion]>,
+struct Poller<C> {
+    out: Box<[C]>,
     /// The descriptor will be readable no later than the next completion, or is already, and there was no poll since.
     armed: bool,
+}
+
+/// A driver as those see it that watch its descriptor.
+#[cfg_attr(not(feature = "tokio"), allow(dead_code))] // who watches otherwise needs less
+pub(crate) trait WatchedDriver: Send + Sync {
+    /// Futures that sleep, or were woken and not polled yet.
+    fn sleepers(&self) -> &AtomicUsize;
+
+    /// Watchers that are awake.
+    fn watching(&self) -> &AtomicUsize;
+
+    fn descriptor(&self) -> BorrowedFd<'_>;
+
+    /// For a watcher: takes all completions. Returns whether to yield and call again; otherwise the watcher must
+    /// [arm](WatchedDriver::arm_if_needed). `until`: how long to spin without completions; `None` at first.
+    fn poll_for_all(&self, until: &mut Option<Instant>) -> bool;
+
+    /// For a watcher that has marked itself as asleep: makes sure that the descriptor wakes it if any future sleeps.
+    fn arm_if_needed(&self);
+
+    /// The descriptor was readable: takes all completions; arms again if any future sleeps. Returns whether it did.
+    fn on_readable(&self) -> bool;
+
+    /// The watcher of the descriptor is gone: wakes all waiting futures, so that they start another.
+    fn on_watcher_gone(&self, wakers: &mut Wakers);
 }
 
 /// What a poll of the queue found.
@@ -64,9 +89,9 @@ struct PollResult {
     woken: usize,
 }
 
-impl Driver {
-    pub(crate) fn new(queue: CompletionQueue, wait: WaitStrategy) -> Self {
-        let poller = Poller { out: vec![Completion::default(); BATCH].into(), armed: false };
+impl<S: Source> Driver<S> {
+    pub(crate) fn new(queue: S, wait: WaitStrategy) -> Self {
+        let poller = Poller { out: vec![S::Completion::default(); BATCH].into(), armed: false };
         Driver {
             queue,
             slab: OpSlab::new(),
@@ -91,6 +116,7 @@ impl Driver {
     #[inline]
     fn drive(&self) -> PollResult {
         let mut deferred = Deferred::new();
+        self.queue.progress();
         match self.poller.try_lock() {
             Some(mut poller) => self.take_batch(&mut poller, &mut deferred),
             None => PollResult::default(),
@@ -105,6 +131,7 @@ impl Driver {
     /// Takes one batch; waits while another thread is doing so.
     fn drive_blocking(&self) -> PollResult {
         let mut deferred = Deferred::new();
+        self.queue.progress();
         let mut poller = self.poller.lock();
         self.take_batch(&mut poller, &mut deferred)
     }
@@ -113,7 +140,7 @@ impl Driver {
     #[inline]
     fn take_batch(
         &self,
-        poller: &mut MutexGuard<'_, Poller>,
+        poller: &mut MutexGuard<'_, Poller<S::Completion>>,
         deferred: &mut Deferred,
     ) -> PollResult {
         // A poll makes progress by itself; only arming declares that no further poll is to be expected.
@@ -123,16 +150,18 @@ impl Driver {
         for completion in &poller.out[..count] {
             self.complete(completion, deferred);
         }
+        self.queue.polled(&mut deferred.wakers);
         PollResult { completions: count, woken: deferred.wakers.len() - before }
     }
 
     /// Ends the operation of a completion.
     #[inline]
-    fn complete(&self, completion: &Completion, deferred: &mut Deferred) {
-        let number = completion.context as u32;
-        let Some(mut slot) = self.slab.lock(number) else { return };
-        if let OpBuffers::Receive(_) = slot.buffers {
-            return Self::received(slot, number, completion, deferred);
+    fn complete(&self, completion: &S::Completion, deferred: &mut Deferred) {
+        let number = S::slot_of(completion);
+        let Some(slot) = self.slab.lock(number) else { return };
+        let Some(mut slot) = S::absorb(slot, number, completion, deferred) else { return };
+        if !self.queue.is_proof(completion) {
+            std::mem::take(&mut slot.buffers).leak();
         }
         match slot.phase {
             Phase::Vacant | Phase::Done => {} // a provider's mistake
@@ -143,44 +172,16 @@ impl Driver {
                 slot.phase = Phase::Done;
                 slot.completion = *completion;
                 deferred.wakers.wake(slot.waker.take());
-                deferred.lease(slot.lease.take());
-                let conn_state = slot.conn_state.take();
+                let kept = S::part_with(&mut slot.keeps);
                 drop(slot);
-                Self::on_room(conn_state, deferred);
+                S::ended(kept, deferred);
             }
             Phase::Abandoned => {
-                deferred.lease(slot.lease.take());
-                let conn_state = slot.conn_state.take();
+                let kept = S::part_with(&mut slot.keeps);
                 deferred.reclaim(self.take_out(number, slot).1);
-                Self::on_room(conn_state, deferred);
+                S::ended(kept, deferred);
             }
         }
-    }
-
-    /// An operation has ended, so its connection has room for another.
-    #[inline]
-    fn on_room(conn_state: Option<Arc<ConnState>>, deferred: &mut Deferred) {
-        if let Some(conn_state) = &conn_state {
-            conn_state.room.wake_first(&mut deferred.wakers);
-        }
-        deferred.conn_state(conn_state);
-    }
-
-    /// Ends a receive. Its slot stays the connection's, for the next one.
-    #[inline]
-    fn received(
-        mut slot: MutexGuard<'_, OpSlot>,
-        number: u32,
-        completion: &Completion,
-        deferred: &mut Deferred,
-    ) {
-        slot.phase = Phase::Vacant;
-        let buffers = std::mem::take(&mut slot.buffers);
-        let (OpBuffers::Receive(range), Some(conn_state)) = (buffers, &slot.conn_state) else {
-            return;
-        };
-        let unused = conn_state.arrived(completion, number, range.reclaim(), &mut deferred.wakers);
-        deferred.buffer(unused);
     }
 
     /// Waits until `look` finds something. `look` gets a waker when it must register one; without one it must not rely on
@@ -236,7 +237,7 @@ impl Driver {
         *asleep = true;
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         if !watch() {
-            self.arm(CompletionQueue::arm);
+            self.arm(S::arm);
         }
         Poll::Pending
     }
@@ -261,7 +262,7 @@ impl Driver {
         loop {
             for _ in 0..8 {
                 let PollResult { completions, woken } = self.drive();
-                if completions > 0 {
+                if completions > 0 || woken > 0 {
                     if let Some(found) = look(None) {
                         if budget > Duration::ZERO {
                             self.add_spin_score(2);
@@ -328,14 +329,47 @@ impl Driver {
         slept
     }
 
-    /// For a watcher: takes all completions. Returns whether to yield and call again; otherwise the watcher must
-    /// [arm](Driver::arm_if_needed). `until`: how long to spin without completions; `None` at first.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn poll_for_all(&self, until: &mut Option<Instant>) -> bool {
+    /// Makes sure that the descriptor becomes readable at the next completion.
+    fn arm(&self, arm: impl Fn(&S) -> fabric::Result<Armed>) {
+        loop {
+            // Wakers of the completions found so far run before the next poll.
+            let mut deferred = Deferred::new();
+            let mut poller = self.poller.lock();
+            if poller.armed {
+                return;
+            }
+            match arm(&self.queue) {
+                Ok(Armed::Waiting) => {
+                    poller.armed = true;
+                    return;
+                }
+                Ok(_) => drop(self.take_batch(&mut poller, &mut deferred)),
+                Err(_) => return,
+            }
+            drop(poller);
+            self.queue.progress();
+        }
+    }
+}
+
+impl<S: Source> WatchedDriver for Driver<S> {
+    fn sleepers(&self) -> &AtomicUsize {
+        &self.sleepers
+    }
+
+    fn watching(&self) -> &AtomicUsize {
+        &self.watching
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.queue.descriptor()
+    }
+
+    fn poll_for_all(&self, until: &mut Option<Instant>) -> bool {
         let mut any = false;
         loop {
-            let PollResult { completions, .. } = self.drive();
-            any |= completions > 0;
+            let PollResult { completions, woken } = self.drive();
+            any |= completions > 0 || woken > 0;
             if completions < BATCH {
                 break;
             }
@@ -365,56 +399,33 @@ impl Driver {
         }
     }
 
-    /// For a watcher that has marked itself as asleep: makes sure that the descriptor wakes it if any future sleeps.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn arm_if_needed(&self) {
+    fn arm_if_needed(&self) {
         if self.sleepers.load(Ordering::SeqCst) > 0 {
-            self.arm(CompletionQueue::arm_manual);
+            self.arm(S::arm_manual);
         }
     }
 
-    /// Makes sure that the descriptor becomes readable at the next completion.
-    fn arm(&self, arm: impl Fn(&CompletionQueue) -> fabric::Result<Armed>) {
-        loop {
-            let mut deferred = Deferred::new();
-            let mut poller = self.poller.lock();
-            // Wakers of the completions found so far run before the next poll.
-            while deferred.is_empty() {
-                if poller.armed {
-                    return;
-                }
-                match arm(&self.queue) {
-                    Ok(Armed::Waiting) => poller.armed = true,
-                    Ok(_) => drop(self.take_batch(&mut poller, &mut deferred)),
-                    Err(_) => return,
-                }
-            }
-        }
-    }
-
-    /// The descriptor was readable: takes all completions; arms again if any future sleeps. Returns whether it did.
-    pub(crate) fn on_readable(&self) -> bool {
+    fn on_readable(&self) -> bool {
         self.drain();
         if self.sleepers.load(Ordering::SeqCst) == 0 {
             return false;
         }
-        self.arm(CompletionQueue::arm);
+        self.arm(S::arm);
         true
     }
 
-    /// The watcher of the descriptor is gone: wakes all waiting futures, so that they start another.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn on_watcher_gone(&self, wakers: &mut crate::wakers::Wakers) {
+    fn on_watcher_gone(&self, wakers: &mut Wakers) {
         self.poller.lock().armed = false;
         self.slab.for_each(|slot| wakers.wake(slot.waker.take()));
     }
 }
 
-impl Drop for Driver {
+impl<S: Source> Drop for Driver<S> {
     fn drop(&mut self) {
         // Every endpoint is closed, and has left a completion for each operation that it had in flight.
         self.drain();
-        let leaked = self.leak();
+        let is_quiet = self.queue.close();
+        let leaked = self.leak(is_quiet);
         if leaked > 0 && self.fork_epoch.is_current() {
             log_line!(
                 Error,

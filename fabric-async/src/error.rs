@@ -55,6 +55,24 @@ pub enum Error {
         /// Bytes that the peer takes.
         max: usize,
     },
+    /// The message was longer than the receive: what fits is in its buffer, the rest is lost. Its sender ended well.
+    #[cfg(feature = "rdm")]
+    #[error("a message of {len} bytes; the receive had room for {room}")]
+    Truncated {
+        /// Bytes of the message.
+        len: usize,
+        /// Bytes that there was room for, which are in the buffer.
+        room: usize,
+    },
+    /// The peer of an endpoint is lost, and posts to it fail until it is [revived](crate::rdm::Endpoint::revive). Nothing was
+    /// sent.
+    #[cfg(feature = "rdm")]
+    #[error("the peer is down, until it is revived: {0}")]
+    PeerDown(fabric_rdm::DeathCause),
+    /// Another incarnation is at the peer's address: the operation was not executed.
+    #[cfg(feature = "rdm")]
+    #[error("another incarnation is at the peer's address")]
+    PeerGone,
     /// The operation ended badly in a way that the connection's end does not explain.
     #[error("the operation ended with: {0}")]
     Failed(Status),
@@ -130,6 +148,12 @@ impl fmt::Debug for Error {
             Error::Disconnected(_) => "Disconnected",
             Error::RemoteAccess => "RemoteAccess",
             Error::TooLong { .. } => "TooLong",
+            #[cfg(feature = "rdm")]
+            Error::Truncated { .. } => "Truncated",
+            #[cfg(feature = "rdm")]
+            Error::PeerDown(_) => "PeerDown",
+            #[cfg(feature = "rdm")]
+            Error::PeerGone => "PeerGone",
             Error::Failed(_) => "Failed",
             Error::LeaseEnded(_) => "LeaseEnded",
             Error::NotGranted(_) => "NotGranted",
@@ -154,6 +178,10 @@ impl Error {
             Error::Disconnected(_) => io::ErrorKind::ConnectionAborted,
             Error::RemoteAccess | Error::NotGranted(_) => io::ErrorKind::PermissionDenied,
             Error::TooLong { .. } => io::ErrorKind::InvalidInput,
+            #[cfg(feature = "rdm")]
+            Error::Truncated { .. } => io::ErrorKind::InvalidData,
+            #[cfg(feature = "rdm")]
+            Error::PeerDown(_) | Error::PeerGone => io::ErrorKind::NotConnected,
             Error::PoolExhausted { .. } => io::ErrorKind::OutOfMemory,
             Error::TooManyConnections { .. } => io::ErrorKind::QuotaExceeded,
             Error::Rejected(_) => io::ErrorKind::ConnectionRefused,

@@ -59,6 +59,7 @@
 //! | `tcp` | yes | the TCP provider |
 //! | `encryption` | yes | TCP connections can be encrypted, by TLS 1.3; needs a C compiler to build |
 //! | `tokio` | yes | tasks of a tokio runtime are woken by its event loop; `Stream` |
+//! | `rdm` | no | reliable datagram endpoints, in the module `rdm` |
 //! | `serde` | no | as of the crate `fabric`; `PoolMetrics` serialize |
 //! | `verbs` | yes | the RDMA verbs provider; loads libibverbs and librdmacm at run time |
 //!
@@ -114,6 +115,10 @@ mod builder;
 #[forbid(unsafe_code)]
 mod conn;
 #[forbid(unsafe_code)]
+mod conn_port;
+#[forbid(unsafe_code)]
+mod conn_source;
+#[forbid(unsafe_code)]
 mod conn_state;
 #[forbid(unsafe_code)]
 mod connect;
@@ -125,6 +130,8 @@ mod deferred;
 mod driver;
 #[forbid(unsafe_code)]
 mod error;
+#[forbid(unsafe_code)]
+mod fetch;
 #[forbid(unsafe_code)]
 mod grant;
 mod handshake;
@@ -150,6 +157,10 @@ mod options;
 mod peer_log;
 #[forbid(unsafe_code)]
 mod pool;
+#[cfg(feature = "rdm")]
+#[cfg_attr(docsrs, doc(cfg(feature = "rdm")))]
+#[forbid(unsafe_code)]
+pub mod rdm;
 #[forbid(unsafe_code)]
 mod reactor;
 #[forbid(unsafe_code)]
@@ -160,6 +171,8 @@ mod relay;
 mod request;
 #[forbid(unsafe_code)]
 mod router;
+#[forbid(unsafe_code)]
+mod source;
 #[cfg(feature = "tokio")]
 #[forbid(unsafe_code)]
 mod stream;
@@ -168,6 +181,8 @@ mod timers;
 #[cfg(feature = "tokio")]
 #[forbid(unsafe_code)]
 mod tokio_driver;
+#[forbid(unsafe_code)]
+mod transfer;
 #[forbid(unsafe_code)]
 mod wait_queue;
 #[forbid(unsafe_code)]

@@ -3,16 +3,16 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use fabric::{Domain, Endpoint};
+use fabric::{CompletionQueue, Domain, Endpoint};
 use fabric_util::admission::Admission;
 
-use crate::driver::Driver;
+use crate::driver::{Driver, WatchedDriver};
 use crate::error::{Error, Result};
 use crate::lease::Leases;
 use crate::options::{Options, build};
 use crate::peer_log::PeerLog;
 use crate::pool::Pool;
-use crate::reactor::{ReactorClient, ReactorHandle, ReactorThread};
+use crate::reactor::{Driven, DriverWatch, ReactorClient, ReactorHandle, ReactorThread};
 use crate::router::Router;
 #[cfg(feature = "tokio")]
 use crate::tokio_driver::{WatchedNode, Watchers};
@@ -42,7 +42,7 @@ pub struct Node {
 }
 
 pub(crate) struct NodeInner {
-    pub(crate) driver: Driver,
+    pub(crate) driver: Driver<CompletionQueue>,
     pub(crate) pool: Pool,
     pub(crate) domain: Domain,
     pub(crate) options: Options,
@@ -50,6 +50,7 @@ pub(crate) struct NodeInner {
     pub(crate) reactor: Arc<ReactorHandle>,
     pub(crate) leases: Arc<Leases>,
     pub(crate) admission: Arc<Admission>,
+    driver_watch: Arc<DriverWatch>,
     reactor_thread: ReactorThread,
     pub(crate) peer_log: Arc<PeerLog>,
     #[cfg(feature = "tokio")]
@@ -67,7 +68,8 @@ impl Node {
         let leases = Leases::new(domain, &options, &pool, &router, &reactor, &peer_log)?;
         #[cfg(feature = "tokio")]
         let may_use_tokio = options.tokio_io;
-        let inner = Arc::new(NodeInner {
+        let inner = Arc::new_cyclic(|me: &Weak<NodeInner>| NodeInner {
+            driver_watch: reactor.add_watch(me.clone(), Box::new(queue.clone())),
             driver: Driver::new(queue, options.wait),
             pool,
             admission: Admission::new(options.admission(domain, leases.max_connections())),
@@ -82,8 +84,7 @@ impl Node {
             watchers: Watchers::new(may_use_tokio),
         });
         let me: Weak<NodeInner> = Arc::downgrade(&inner);
-        let (control, queue) = (inner.leases.queue().clone(), inner.driver.queue.clone());
-        inner.reactor_thread.start(me, domain.events(), control, queue)?;
+        inner.reactor_thread.start(me, domain.events(), inner.leases.queue().clone())?;
         Ok(Node { inner })
     }
 
@@ -166,16 +167,18 @@ impl NodeInner {
         if crate::tokio_driver::by_tokio(self) {
             return true;
         }
-        self.reactor.watch_queue();
+        self.reactor.watch(&self.driver_watch);
         false
     }
 }
 
-impl ReactorClient for NodeInner {
-    fn driver(&self) -> &Driver {
+impl Driven for NodeInner {
+    fn driver(&self) -> &dyn WatchedDriver {
         &self.driver
     }
+}
 
+impl ReactorClient for NodeInner {
     fn take_events(&self) {
         self.router.take_events();
     }
@@ -187,8 +190,8 @@ impl ReactorClient for NodeInner {
 
 #[cfg(feature = "tokio")]
 impl WatchedNode for NodeInner {
-    fn driver(&self) -> &Driver {
-        &self.driver
+    fn driver_watch(&self) -> &DriverWatch {
+        &self.driver_watch
     }
 
     fn reactor(&self) -> &ReactorHandle {

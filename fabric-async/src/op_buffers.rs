@@ -168,6 +168,17 @@ impl OpBuffers {
         }
     }
 
+    /// The memory, where it is in one piece.
+    #[cfg(feature = "rdm")]
+    #[inline]
+    pub(crate) fn slice(&self) -> Option<Slice<'_>> {
+        match self {
+            OpBuffers::One(range) | OpBuffers::Receive(range) => range.slice(),
+            OpBuffers::Shared(shared) => shared.block().map(|block| block.source(0, shared.len())),
+            OpBuffers::Nothing | OpBuffers::Many(_) => None,
+        }
+    }
+
     /// The memory, for a post. `scratch` holds the slices of several buffers.
     #[inline]
     pub(crate) fn slices<'a, 's>(&'a self, scratch: &'s mut SliceVec<'a>) -> Slices<'s>

@@ -8,15 +8,13 @@
 //! Slots are made in chunks that never move or go away, so they are reached without a lock but their own, and a slab
 //! that is warm allocates nothing.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::task::Waker;
 
-use fabric::{Completion, Failure};
+use fabric::Failure;
 use fabric_util::sync::{Mutex, MutexGuard};
 
-use crate::conn_state::ConnState;
 use crate::error::{Error, Result};
-use crate::lease::RemoteLeaseState;
 use crate::op_buffers::OpBuffers;
 
 /// Places of the first chunk; each further one has twice as many.
@@ -25,17 +23,14 @@ const CHUNKS: usize = 19;
 /// The most operations at a time.
 const MAX_OPS: u32 = FIRST * ((1 << CHUNKS) - 1);
 
-/// What is in a slot.
+/// What is in a slot: of an operation that ends with a `C`, and keeps `K` until then.
 #[derive(Default)]
-pub(crate) struct OpSlot {
+pub(crate) struct OpSlot<C, K> {
     pub(crate) phase: Phase,
-    /// The connection whose operation it is.
-    pub(crate) conn_state: Option<Arc<ConnState>>,
     pub(crate) buffers: OpBuffers,
-    /// The lease that it uses, which lasts at least as long as it.
-    pub(crate) lease: Option<Arc<RemoteLeaseState>>,
+    pub(crate) keeps: K,
     pub(crate) waker: Option<Waker>,
-    pub(crate) completion: Completion,
+    pub(crate) completion: C,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,12 +53,14 @@ struct Vacant {
     made: u32,
 }
 
-pub(crate) struct OpSlab {
-    chunks: [OnceLock<Box<[Mutex<OpSlot>]>>; CHUNKS],
+type Chunk<C, K> = Box<[Mutex<OpSlot<C, K>>]>;
+
+pub(crate) struct OpSlab<C, K> {
+    chunks: [OnceLock<Chunk<C, K>>; CHUNKS],
     vacant: Mutex<Vacant>,
 }
 
-impl OpSlab {
+impl<C: Default, K: Default> OpSlab<C, K> {
     pub(crate) fn new() -> Self {
         OpSlab { chunks: [const { OnceLock::new() }; CHUNKS], vacant: Mutex::default() }
     }
@@ -85,7 +82,7 @@ impl OpSlab {
             let text = format!("{MAX_OPS} operations are under way or were never asked for");
             return Err(fabric::Error::NoMemory(Failure::new("begin an operation", text)).into());
         }
-        let (chunk, index) = Self::locate(number);
+        let (chunk, index) = locate(number);
         if index == 0 {
             let slots = (0..FIRST << chunk).map(|_| Mutex::default()).collect();
             // Only here, under the lock, and once for each chunk.
@@ -99,21 +96,15 @@ impl OpSlab {
         Ok(number)
     }
 
-    #[inline]
-    fn locate(number: u32) -> (usize, usize) {
-        let chunk = (number / FIRST + 1).ilog2();
-        (chunk as usize, (number - FIRST * ((1 << chunk) - 1)) as usize)
-    }
-
     /// The slot, locked; `None` for a number that was never given out.
     #[inline]
-    pub(crate) fn lock(&self, number: u32) -> Option<MutexGuard<'_, OpSlot>> {
+    pub(crate) fn lock(&self, number: u32) -> Option<MutexGuard<'_, OpSlot<C, K>>> {
         Some(self.slot(number)?.lock())
     }
 
     /// As [`lock`](OpSlab::lock), for one that locks several slots at once. No thread that holds one waits for another, so it
     /// is locked in a moment, in whatever order.
-    pub(crate) fn lock_beside_others(&self, number: u32) -> Option<MutexGuard<'_, OpSlot>> {
+    pub(crate) fn lock_beside_others(&self, number: u32) -> Option<MutexGuard<'_, OpSlot<C, K>>> {
         let slot = self.slot(number)?;
         loop {
             match slot.try_lock() {
@@ -124,8 +115,8 @@ impl OpSlab {
     }
 
     #[inline]
-    fn slot(&self, number: u32) -> Option<&Mutex<OpSlot>> {
-        let (chunk, index) = Self::locate(number);
+    fn slot(&self, number: u32) -> Option<&Mutex<OpSlot<C, K>>> {
+        let (chunk, index) = locate(number);
         self.chunks.get(chunk)?.get()?.get(index)
     }
 
@@ -136,7 +127,7 @@ impl OpSlab {
     }
 
     /// Every slot that was ever used.
-    pub(crate) fn for_each(&self, mut look: impl FnMut(&mut OpSlot)) {
+    pub(crate) fn for_each(&self, mut look: impl FnMut(&mut OpSlot<C, K>)) {
         for slot in self.chunks.iter().filter_map(OnceLock::get).flatten() {
             look(&mut slot.lock());
         }
@@ -147,6 +138,13 @@ impl OpSlab {
         let vacant = self.vacant.lock();
         vacant.made as usize - vacant.slots.len()
     }
+}
+
+/// The chunk of a number, and where it is there.
+#[inline]
+fn locate(number: u32) -> (usize, usize) {
+    let chunk = (number / FIRST + 1).ilog2();
+    (chunk as usize, (number - FIRST * ((1 << chunk) - 1)) as usize)
 }
 
 impl Error {
@@ -168,19 +166,19 @@ mod tests {
 
     #[test]
     fn places_are_found_again() {
-        assert_eq!(OpSlab::locate(0), (0, 0));
-        assert_eq!(OpSlab::locate(63), (0, 63));
-        assert_eq!(OpSlab::locate(64), (1, 0));
-        assert_eq!(OpSlab::locate(191), (1, 127));
-        assert_eq!(OpSlab::locate(192), (2, 0));
-        let slab = OpSlab::new();
+        assert_eq!(locate(0), (0, 0));
+        assert_eq!(locate(63), (0, 63));
+        assert_eq!(locate(64), (1, 0));
+        assert_eq!(locate(191), (1, 127));
+        assert_eq!(locate(192), (2, 0));
+        let slab = OpSlab::<u64, ()>::new();
         assert!(slab.lock(0).is_none());
         let numbers: Vec<u32> = (0..1000).map(|_| slab.begin().unwrap()).collect();
         for number in &numbers {
-            slab.lock(*number).unwrap().completion.context = u64::from(*number);
+            slab.lock(*number).unwrap().completion = u64::from(*number);
         }
         for number in &numbers {
-            assert_eq!(slab.lock(*number).unwrap().completion.context, u64::from(*number));
+            assert_eq!(slab.lock(*number).unwrap().completion, u64::from(*number));
             slab.end(*number);
         }
         assert_eq!(slab.taken(), 0);

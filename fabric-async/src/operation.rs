@@ -2,20 +2,20 @@
 
 use std::fmt;
 use std::future::Future;
-use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 #[cfg(feature = "tokio")]
 use std::task::ready;
 use std::task::{Context, Poll};
 
-use fabric::Op;
+use fabric::{Completion, Op};
 
 use crate::conn::Conn;
+use crate::conn_source::ConnKeeps;
 use crate::error::{Error, OpError, Result};
-use crate::lease::RemoteTarget;
 use crate::op_buffers::{OpBuffers, Payload, SliceVec};
 use crate::op_future::{OpFuture, OpState, PostOp};
+use crate::transfer::{Transfer, TransferKind};
 
 /// A send, write or read: a future that gives the buffer back, or fails with the buffer in the error.
 ///
@@ -39,28 +39,17 @@ use crate::op_future::{OpFuture, OpState, PostOp};
 /// ```
 #[must_use = "nothing is sent until it is awaited"]
 pub struct Operation<P: Payload> {
-    future: OpFuture<Transfer<P>>,
-}
-
-pub(crate) enum TransferKind {
-    Send { immediate: Option<u32> },
-    Write { to: RemoteTarget, immediate: Option<u32>, delivered: bool },
-    Read { from: RemoteTarget },
-}
-
-struct Transfer<P> {
-    what: TransferKind,
-    payload: PhantomData<fn() -> P>,
+    future: OpFuture<Arc<Conn>, Transfer<P>>,
 }
 
 impl<P: Payload> Operation<P> {
     #[inline]
     pub(crate) fn new(conn: &Arc<Conn>, payload: P, what: TransferKind) -> Self {
         let stage = match payload.load() {
-            Ok(buffers) => OpState::Ready(Transfer { what, payload: PhantomData }, buffers),
+            Ok(buffers) => OpState::Ready(Transfer::new(what), buffers),
             Err((buffer, error)) => OpState::Failed(Some(Err(OpError { error, buffer }))),
         };
-        Operation { future: OpFuture::new(conn, stage) }
+        Operation { future: OpFuture::new(conn.clone(), stage) }
     }
 
     /// Posts it, as the first poll does, and does not wait for its end; its buffer goes back to the pool at that.
@@ -93,7 +82,9 @@ impl<P: Payload> Operation<P> {
     /// # Ok(()) });
     /// ```
     pub fn fence(mut self) -> Self {
-        self.future.fence = true;
+        if let Some(work) = self.future.work() {
+            work.fence = true;
+        }
         self
     }
 
@@ -130,49 +121,38 @@ impl<P: Payload> Operation<P> {
     }
 }
 
-impl<P: Payload> PostOp for Transfer<P> {
+impl<P: Payload> PostOp<Arc<Conn>> for Transfer<P> {
     type Output = Result<P::Back, OpError<P::Back>>;
 
-    fn target(&self) -> Option<&RemoteTarget> {
-        match &self.what {
-            TransferKind::Send { .. } => None,
-            TransferKind::Write { to: at, .. } | TransferKind::Read { from: at } => Some(at),
+    #[inline]
+    fn validate(&self, conn: &Arc<Conn>, buffers: &OpBuffers) -> Result<()> {
+        match self.target() {
+            None => conn.check_message(buffers.len()),
+            Some(at) => at.check(),
         }
     }
 
     #[inline]
-    fn validate(&self, conn: &Conn, buffers: &OpBuffers) -> Result<()> {
-        match &self.what {
-            TransferKind::Send { .. } => conn.check_message(buffers.len()),
-            TransferKind::Write { to: at, .. } | TransferKind::Read { from: at } => at.check(),
-        }
+    fn post(&self, conn: &Arc<Conn>, buffers: &OpBuffers, context: u64) -> Result<Option<()>> {
+        let mut scratch = SliceVec::new();
+        let op: Op<'_> = self.build(buffers, &mut scratch);
+        conn.post(&op, context)
     }
 
     #[inline]
-    fn build<'a, 's>(&'a self, buffers: &'a OpBuffers, scratch: &'s mut SliceVec<'a>) -> Op<'s>
-    where
-        'a: 's,
-    {
-        let slices = buffers.slices(scratch);
-        match &self.what {
-            TransferKind::Send { immediate: None } => Op::send(slices),
-            TransferKind::Send { immediate: Some(value) } => Op::send(slices).immediate(*value),
-            TransferKind::Write { to, immediate, delivered } => {
-                let mut op = Op::write(slices, to.slice());
-                if let Some(value) = immediate {
-                    op = op.immediate(*value);
-                }
-                if *delivered { op.delivery_complete() } else { op }
-            }
-            TransferKind::Read { from } => Op::read(slices, from.slice()),
+    fn keeps(&self, conn: &Arc<Conn>) -> ConnKeeps {
+        Conn::keeps(conn, self.target())
+    }
+
+    #[inline]
+    fn end(&self, conn: &Arc<Conn>, completion: &Completion, buffers: OpBuffers) -> Self::Output {
+        match completion.is_ok() {
+            true => Ok(P::unload(buffers)),
+            false => PostOp::<Arc<Conn>>::fail(self, conn.error_of(completion), buffers),
         }
     }
 
-    fn finish(buffers: OpBuffers) -> Self::Output {
-        Ok(P::unload(buffers))
-    }
-
-    fn fail(error: Error, buffers: OpBuffers) -> Self::Output {
+    fn fail(&self, error: Error, buffers: OpBuffers) -> Self::Output {
         Err(OpError { error, buffer: P::unload(buffers) })
     }
 }

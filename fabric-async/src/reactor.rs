@@ -1,10 +1,9 @@
-//! The node's thread: connection events, leases, timers, and the completion queue for executors without a descriptor
+//! The node's thread: connection events, leases, timers, and the descriptors of drivers for executors without a descriptor
 //! loop of their own.
 //!
 //! All that is not the data path happens here, so it does not depend on the application's runtime: connections come and
 //! go, leases are granted and end, though every task computes. It sleeps until something happens.
 
-#[cfg(not(miri))]
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -14,18 +13,23 @@ use fabric::{Armed, CompletionQueue, EndpointId, EventQueue};
 use fabric_util::log_line;
 use fabric_util::service_thread::{ServiceThread, run_rounds};
 use fabric_util::sync::Mutex;
+#[cfg(not(miri))]
+use smallvec::SmallVec;
 
 use crate::agenda::{Agenda, LeaseName};
-use crate::driver::Driver;
+use crate::driver::WatchedDriver;
 use crate::error::Result;
 use crate::relay::Relay;
 use crate::timers::{Timer, Timers};
 use crate::wakers::Wakers;
 
-/// What the thread does for its node.
-pub(crate) trait ReactorClient: Send + Sync {
-    fn driver(&self) -> &Driver;
+/// What has a driver, whose descriptor the thread watches when it is asked to.
+pub(crate) trait Driven: Send + Sync {
+    fn driver(&self) -> &dyn WatchedDriver;
+}
 
+/// What the thread does for its node.
+pub(crate) trait ReactorClient: Driven {
     /// Delivers the connection events that there are.
     fn take_events(&self);
 
@@ -44,23 +48,70 @@ pub(crate) struct ReactorHandle {
     pub(crate) timers: Arc<Timers>,
     relay: Arc<Relay>,
     stop: AtomicBool,
-    /// The thread watches the completion queue.
-    watching: AtomicBool,
+    /// The descriptors that it may have to watch.
+    watches: Mutex<Vec<Arc<DriverWatch>>>,
     /// What is due about leases.
     pub(crate) agenda: Agenda,
+}
+
+/// A descriptor that the thread may have to watch, and whose driver's it is, which it does not keep alive.
+pub(crate) struct DriverWatch {
+    of: Weak<dyn Driven>,
+    #[cfg_attr(miri, allow(dead_code))] // it sleeps on no descriptor there
+    descriptor: Descriptor,
+    /// The thread watches it.
+    watching: AtomicBool,
+}
+
+/// Something with a descriptor, which stays open as long as it is there.
+pub(crate) type Descriptor = Box<dyn AsFd + Send + Sync>;
+
+impl DriverWatch {
+    /// The descriptor was readable.
+    fn on_readable(&self) {
+        let Some(of) = self.of.upgrade() else { return };
+        let driver = of.driver();
+        if !driver.on_readable() {
+            self.watching.store(false, Ordering::Release);
+            // Somebody may have gone to sleep in between and thought that it is watched.
+            if driver.sleepers().load(Ordering::SeqCst) > 0 {
+                self.watching.store(true, Ordering::Release);
+            }
+        }
+    }
 }
 
 impl ReactorHandle {
     pub(crate) fn new() -> Result<Arc<Self>> {
         let (timers, relay) = (Timers::new()?, Relay::new());
-        let (stop, watching, agenda) = Default::default();
-        Ok(Arc::new(ReactorHandle { timers, relay, stop, watching, agenda }))
+        let (stop, watches, agenda) = Default::default();
+        Ok(Arc::new(ReactorHandle { timers, relay, stop, watches, agenda }))
     }
 
-    /// Has the thread watch the completion queue, which is armed.
+    /// Adds a driver's descriptor to those that the thread may have to watch, as long as the driver is there.
+    pub(crate) fn add_watch(
+        &self,
+        of: Weak<dyn Driven>,
+        descriptor: Descriptor,
+    ) -> Arc<DriverWatch> {
+        let watching = AtomicBool::new(false);
+        let watch = Arc::new(DriverWatch { of, descriptor, watching });
+        self.watches.lock().push(watch.clone());
+        watch
+    }
+
+    /// The driver of this is no more.
+    #[cfg(feature = "rdm")]
+    pub(crate) fn remove_watch(&self, watch: &Arc<DriverWatch>) {
+        self.watches.lock().retain(|known| !Arc::ptr_eq(known, watch));
+        // The thread closes the descriptor.
+        self.timers.kick();
+    }
+
+    /// Has the thread watch a descriptor, which is armed.
     #[inline]
-    pub(crate) fn watch_queue(&self) {
-        if !self.watching.swap(true, Ordering::AcqRel) {
+    pub(crate) fn watch(&self, watch: &DriverWatch) {
+        if !watch.watching.swap(true, Ordering::AcqRel) {
             self.timers.kick();
         }
     }
@@ -101,10 +152,9 @@ impl ReactorThread {
         node: Weak<dyn ReactorClient>,
         events: EventQueue,
         control: CompletionQueue,
-        queue: CompletionQueue,
     ) -> Result<()> {
         let shared = self.handle.clone();
-        let run = Run { shared, node, events, control, queue, queue_readable: false };
+        let run = Run { shared, node, events, control, watched: Vec::new() };
         let thread = ServiceThread::start("fabric-async", move || run.run())
             .map_err(|cause| fabric::Error::system("make node", "fabric-async", cause))?;
         *self.thread.lock() = Some(thread);
@@ -127,8 +177,8 @@ struct Run {
     node: Weak<dyn ReactorClient>,
     events: EventQueue,
     control: CompletionQueue,
-    queue: CompletionQueue,
-    queue_readable: bool,
+    /// Drivers whose descriptors it watches, and those that were readable. Empty but for their memory between sleeps.
+    watched: Vec<(Arc<DriverWatch>, bool)>,
 }
 
 impl Run {
@@ -150,51 +200,57 @@ impl Run {
         node.take_events();
         let next_lease = node.serve_leases();
         let next_timer = self.shared.timers.run(Instant::now(), &mut Wakers::new());
-        if self.queue_readable && !node.driver().on_readable() {
-            self.shared.watching.store(false, Ordering::Release);
-            // Somebody may have gone to sleep in between and thought that the queue is watched.
-            if node.driver().sleepers.load(Ordering::SeqCst) > 0 {
-                self.shared.watching.store(true, Ordering::Release);
+        drop(node);
+        for (watch, is_readable) in self.watched.drain(..) {
+            if is_readable {
+                watch.on_readable();
             }
         }
-        drop(node);
         let next_wake = self.shared.relay.supervise(Instant::now());
         let until = [next_lease, next_timer, next_wake].into_iter().flatten().min();
         match self.control.arm() {
-            Ok(Armed::Waiting) => self.queue_readable = self.sleep(until),
-            // There is more to hear about leases; the completion queue is looked at all the same.
-            Ok(_) => self.queue_readable = self.sleep(Some(Instant::now())),
+            Ok(Armed::Waiting) => self.sleep(until),
+            // There is more to hear about leases; the drivers are looked at all the same.
+            Ok(_) => self.sleep(Some(Instant::now())),
             // A child made by fork: this thread is not there, so this cannot be; and if it can, it ends.
             Err(_) => return false,
         }
         true
     }
 
-    /// Sleeps until something happens; says whether it was the completion queue.
+    /// Sleeps until something happens; notes which drivers it concerns.
+    fn sleep(&mut self, until: Option<Instant>) {
+        let watches = self.shared.watches.lock();
+        let is_watching = |watch: &&Arc<DriverWatch>| watch.watching.load(Ordering::Acquire);
+        self.watched.extend(watches.iter().filter(is_watching).map(|watch| (watch.clone(), false)));
+        drop(watches);
+        self.sleep_on_descriptors(until);
+    }
+
     #[cfg(not(miri))]
-    fn sleep(&self, until: Option<Instant>) -> bool {
+    fn sleep_on_descriptors(&mut self, until: Option<Instant>) {
         use rustix::event::{PollFd, PollFlags};
         let fd = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
-        let mut fds = [
-            fd(self.shared.timers.as_fd()),
-            fd(self.events.as_fd()),
-            fd(self.control.as_fd()),
-            fd(self.queue.as_fd()),
-        ];
-        let watching = self.shared.watching.load(Ordering::Acquire);
-        let count = if watching { 4 } else { 3 };
-        if let Err(error) = fabric_util::wakeup::poll_until(&mut fds[..count], until) {
+        let own = [self.shared.timers.as_fd(), self.events.as_fd(), self.control.as_fd()];
+        let watched = self.watched.iter().map(|(watch, _)| watch.descriptor.as_fd());
+        let mut fds: SmallVec<[PollFd<'_>; 8]> = own.into_iter().chain(watched).map(fd).collect();
+        if let Err(error) = fabric_util::wakeup::poll_until(&mut fds, until) {
             log_line!(Error, "fabric-async: poll(2) failed: {error}");
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
-        watching && !fds[3].revents().is_empty()
+        let readable: SmallVec<[bool; 8]> =
+            fds[own.len()..].iter().map(|fd| !fd.revents().is_empty()).collect();
+        drop(fds);
+        for ((_, is_readable), now) in self.watched.iter_mut().zip(readable) {
+            *is_readable = now;
+        }
     }
 
     /// Miri has no poll(2). It counts 5 us for each of its steps, so shorter sleeps are most of what it would run.
     #[cfg(miri)]
-    fn sleep(&self, _until: Option<Instant>) -> bool {
+    fn sleep_on_descriptors(&mut self, _until: Option<Instant>) {
         std::thread::sleep(std::time::Duration::from_millis(20));
-        self.shared.watching.load(Ordering::Acquire)
+        self.watched.iter_mut().for_each(|(_, is_readable)| *is_readable = true);
     }
 }
 

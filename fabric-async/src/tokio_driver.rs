@@ -11,13 +11,12 @@
 //! watches from the beginning.
 
 use std::future::poll_fn;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use fabric::CompletionQueue;
 use fabric_util::log_line;
 use fabric_util::sync::RwLock;
 use tokio::io::Interest;
@@ -25,8 +24,8 @@ use tokio::io::unix::AsyncFd;
 use tokio::runtime::{Handle, Id};
 use tokio::task::AbortHandle;
 
-use crate::driver::Driver;
-use crate::reactor::ReactorHandle;
+use crate::driver::WatchedDriver;
+use crate::reactor::{Driven, DriverWatch, ReactorHandle};
 use crate::timers::Overseen;
 use crate::wakers::Wakers;
 
@@ -34,8 +33,8 @@ use crate::wakers::Wakers;
 const LAG: Duration = Duration::from_millis(5);
 
 /// What a watcher needs of its node.
-pub(crate) trait WatchedNode: Send + Sync {
-    fn driver(&self) -> &Driver;
+pub(crate) trait WatchedNode: Driven {
+    fn driver_watch(&self) -> &DriverWatch;
 
     fn reactor(&self) -> &ReactorHandle;
 
@@ -113,17 +112,17 @@ impl Sleep {
 
     /// Says that it is awake; whether it slept.
     #[inline]
-    fn end(&self, driver: &Driver) -> bool {
+    fn end(&self, driver: &dyn WatchedDriver) -> bool {
         let slept = !self.awake.load(Ordering::SeqCst) && !self.awake.swap(true, Ordering::SeqCst);
         if slept {
-            driver.watching.fetch_add(1, Ordering::Relaxed);
+            driver.watching().fetch_add(1, Ordering::Relaxed);
         }
         slept
     }
 
-    fn begin(&self, driver: &Driver) {
+    fn begin(&self, driver: &dyn WatchedDriver) {
         if self.awake.swap(false, Ordering::SeqCst) {
-            driver.watching.fetch_sub(1, Ordering::Relaxed);
+            driver.watching().fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -148,7 +147,7 @@ impl Sleep {
     }
 
     /// The task runs.
-    fn round(&self, driver: &Driver) {
+    fn round(&self, driver: &dyn WatchedDriver) {
         self.rounds.fetch_add(1, Ordering::Release);
         self.lags.store(false, Ordering::Release);
         self.end(driver);
@@ -182,7 +181,7 @@ impl Overseen for Sleep {
             // Roused, and it has not run: this thread takes over.
             self.lags.store(true, Ordering::Release);
             self.begin(node.driver());
-            node.reactor().watch_queue();
+            node.reactor().watch(node.driver_watch());
             node.driver().on_readable();
         }
         None
@@ -230,7 +229,8 @@ fn begin(node: &dyn WatchedNode, weak: Weak<dyn WatchedNode>, handle: &Handle) -
     sleep.end(node.driver());
     sleep.see_to_it(node);
     let own = Own { node: weak, runtime, sleep };
-    let task = handle.spawn(watch(node.driver().queue.clone(), own)).abort_handle();
+    let descriptor = node.driver().descriptor().try_clone_to_owned();
+    let task = handle.spawn(watch(descriptor, own)).abort_handle();
     let mut watchers = node.watchers().all.write();
     match watchers.iter_mut().find(|watcher| watcher.runtime == runtime) {
         Some(watcher) => {
@@ -263,13 +263,12 @@ impl Drop for Own {
 
 /// The runtime knows the descriptor by a duplicate of its own, which stays open as long as it does.
 #[allow(deprecated)] // for descriptors that lie, which an `OwnedFd` does not; the successor is `unsafe`
-fn register(queue: &CompletionQueue) -> std::io::Result<AsyncFd<OwnedFd>> {
-    let own = queue.as_fd().try_clone_to_owned()?;
-    AsyncFd::with_interest(own, Interest::READABLE)
+fn register(descriptor: std::io::Result<OwnedFd>) -> std::io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(descriptor?, Interest::READABLE)
 }
 
-async fn watch(queue: CompletionQueue, own: Own) {
-    let fd = match register(&queue) {
+async fn watch(descriptor: std::io::Result<OwnedFd>, own: Own) {
+    let fd = match register(descriptor) {
         Ok(fd) => fd,
         Err(error) => {
             log_line!(
@@ -279,7 +278,6 @@ async fn watch(queue: CompletionQueue, own: Own) {
             return;
         }
     };
-    drop(queue);
     let mut until = None;
     loop {
         let Some(node) = own.node.upgrade() else { return };

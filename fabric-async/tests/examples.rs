@@ -91,6 +91,14 @@ fn hello() {
 }
 
 #[test]
+#[cfg(feature = "rdm")]
+fn async_work_queue() {
+    let mut queue = example("async_work_queue");
+    queue.args(["--workers", "3", "--tasks", "50"]);
+    assert_eq!(output(queue), "the squares below 50 add up to 40425\n");
+}
+
+#[test]
 fn rpc() {
     let server = Server::start("rpc");
     let file = std::env::current_exe().unwrap();

@@ -37,8 +37,8 @@ const PACKAGES: &[(&str, &str, &[&str])] = &[
             "provider_verbs",
         ],
     ),
-    ("fabric-async", "fabric_async", &["fabric", "fabric_util"]),
     ("fabric-rdm", "fabric_rdm", &["fabric", "fabric_core", "fabric_util"]),
+    ("fabric-async", "fabric_async", &["fabric", "fabric_rdm", "fabric_util"]),
     (
         "conformance",
         "conformance",

@@ -2,14 +2,14 @@
 
 use super::*;
 
-impl Driver {
+impl<S: Source> Driver<S> {
     /// Takes the outcome of an operation, if it has ended; else registers the waker.
     #[inline]
     pub(crate) fn take(
         &self,
         number: u32,
         waker: Option<&Waker>,
-    ) -> Option<(Completion, OpBuffers)> {
+    ) -> Option<(S::Completion, OpBuffers)> {
         let fresh = waker.cloned();
         let mut slot = self.slab.lock(number)?;
         if slot.phase == Phase::Done {
@@ -23,23 +23,22 @@ impl Driver {
 
     /// As [`take`](Driver::take), without waiting: a registered waker stays.
     #[cfg(feature = "tokio")]
-    pub(crate) fn try_take(&self, number: u32) -> Option<(Completion, OpBuffers)> {
+    pub(crate) fn try_take(&self, number: u32) -> Option<(S::Completion, OpBuffers)> {
         let slot = self.slab.lock(number)?;
         (slot.phase == Phase::Done).then(|| self.take_out(number, slot))
     }
 
-    /// Takes out what is in a slot, and gives the slot back. The caller has no other lock, or has taken out the
-    /// connection state and the lease.
+    /// Takes out what is in a slot, and gives the slot back. The caller has no other lock, or has taken out what the operation
+    /// kept.
     pub(super) fn take_out(
         &self,
         number: u32,
-        mut slot: MutexGuard<'_, OpSlot>,
-    ) -> (Completion, OpBuffers) {
-        let OpSlot { conn_state, lease, waker, completion, buffers, .. } =
-            std::mem::take(&mut *slot);
+        mut slot: SlotGuard<'_, S>,
+    ) -> (S::Completion, OpBuffers) {
+        let OpSlot { keeps, waker, completion, buffers, .. } = std::mem::take(&mut *slot);
         drop(slot);
         self.slab.end(number);
-        drop((conn_state, lease));
+        drop(keeps);
         discard(waker);
         (completion, buffers)
     }
@@ -86,13 +85,16 @@ impl Driver {
         }
     }
 
-    /// Takes out operations without a completion: they may still be executed, since their endpoint could not be quiesced. Memory that an adapter may write to is never reused: it leaks. Returns the number of operations.
-    pub(super) fn leak(&self) -> usize {
+    /// Takes out operations without a completion: unless all are known to be `quiet`, they may still be executed, since their
+    /// endpoint could not be quiesced. Memory that an adapter may write to is never reused: it leaks. Returns the number of
+    /// operations whose memory does.
+    pub(super) fn leak(&self, quiet: bool) -> usize {
         let mut leaked = 0;
         let mut deferred = Deferred::new();
         self.slab.for_each(|slot| {
-            let OpSlot { phase, conn_state, buffers, lease, waker, .. } = std::mem::take(slot);
+            let OpSlot { phase, keeps, buffers, waker, .. } = std::mem::take(slot);
             match (phase, buffers) {
+                (_, buffers) if quiet => deferred.reclaim(buffers),
                 (Phase::Done, buffers) => deferred.reclaim(buffers),
                 (_, OpBuffers::Nothing) => {}
                 (_, buffers) => {
@@ -101,8 +103,7 @@ impl Driver {
                 }
             }
             deferred.wakers.discard(waker);
-            deferred.lease(lease);
-            deferred.conn_state(conn_state);
+            S::ended(keeps, &mut deferred);
         });
         leaked
     }

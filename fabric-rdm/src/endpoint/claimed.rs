@@ -1,5 +1,8 @@
 //! Messages that have not met a receive: finding and claiming them.
 
+use std::ops::Deref;
+use std::sync::Arc;
+
 use fabric::Slice;
 use fabric_core::{Error, Result};
 
@@ -32,11 +35,39 @@ impl Endpoint {
         }))
     }
 
+    /// As [`probe`](Endpoint::probe), without a poll: among those that were there at the last one.
+    ///
+    /// # Errors
+    /// `InvalidState` in a forked child.
+    pub fn peek(&self, pattern: &Pattern) -> Result<Option<Probed>> {
+        self.check("peek")?;
+        Ok(self.driver.look(|core| {
+            let (id, envelope) = core.shared.matcher.probe(pattern)?;
+            Some(Probed { id, envelope })
+        }))
+    }
+
     /// Takes a message that was probed, so that no receive meets it. `None`: it was taken before.
     ///
     /// # Errors
     /// `InvalidState` in a forked child.
     pub fn claim(&self, probed: &Probed) -> Result<Option<Claimed<'_>>> {
+        self.claim_for(EndpointRef::Borrowed(self), probed)
+    }
+
+    /// The same for one that has the endpoint in an `Arc`, so that what was claimed can be kept anywhere.
+    ///
+    /// # Errors
+    /// As [`claim`](Endpoint::claim).
+    pub fn claim_shared(self: &Arc<Self>, probed: &Probed) -> Result<Option<Claimed<'static>>> {
+        self.claim_for(EndpointRef::Shared(self.clone()), probed)
+    }
+
+    fn claim_for<'a>(
+        &self,
+        endpoint: EndpointRef<'a>,
+        probed: &Probed,
+    ) -> Result<Option<Claimed<'a>>> {
         self.check("claim")?;
         let claimed = self.driver.call(|core| {
             let message = core.shared.matcher.claim(probed.id)?;
@@ -45,7 +76,7 @@ impl Endpoint {
             Some(message)
         });
         Ok(claimed.map(|message| Claimed {
-            endpoint: self,
+            endpoint,
             key: Some(message.payload),
             envelope: message.envelope,
         }))
@@ -55,9 +86,26 @@ impl Endpoint {
 /// A message that the application claimed: no receive meets it. It is [received](Claimed::receive), or dropped.
 #[derive(Debug)]
 pub struct Claimed<'a> {
-    endpoint: &'a Endpoint,
+    endpoint: EndpointRef<'a>,
     key: Option<OpKey>,
     envelope: Envelope,
+}
+
+#[derive(Debug)]
+enum EndpointRef<'a> {
+    Borrowed(&'a Endpoint),
+    Shared(Arc<Endpoint>),
+}
+
+impl Deref for EndpointRef<'_> {
+    type Target = Endpoint;
+
+    fn deref(&self) -> &Endpoint {
+        match self {
+            EndpointRef::Borrowed(endpoint) => endpoint,
+            EndpointRef::Shared(endpoint) => endpoint,
+        }
+    }
 }
 
 impl Claimed<'_> {

@@ -1,11 +1,12 @@
 //! Progress: by the application's threads while they poll or wait, and else by the endpoint's own thread.
 //!
 //! One thread at a time sleeps on the descriptors of the endpoint: an application's thread that waits, or the endpoint's. While
-//! the application polls, the endpoint's thread only looks now and then whether it still does.
+//! the application polls, the endpoint's thread only looks now and then whether it still does. While an event loop watches the
+//! endpoint's descriptor, that thread sleeps on it as well, and takes over if it has been readable for long without a poll.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex};
+use std::sync::{Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use fabric::Armed;
@@ -13,8 +14,10 @@ use fabric_core::{Error, Result};
 use fabric_util::wakeup::{Wakeup, poll_until};
 use rustix::event::{PollFd, PollFlags};
 
+use super::completion::Completion;
 use super::core::Core;
 use super::lock::{lock, wait};
+use super::watch::Watch;
 
 /// How long an application does not poll until the endpoint's thread takes over: so long at first, and up to so long of one that
 /// goes on polling, as the thread of each of many endpoints looks so often.
@@ -40,6 +43,14 @@ pub(super) struct Driver {
     /// Of what threads that do not sleep on the descriptors wait for: counts changes.
     changes: Mutex<u64>,
     changed: Condvar,
+    watch: OnceLock<Watch>,
+    /// The descriptor was armed, and an event loop watches it.
+    armed: AtomicBool,
+    /// As of the last call: whether events of peers wait, and what arrived without a receive.
+    has_event: AtomicBool,
+    /// Something has changed since completions were last taken. Changes under the lock.
+    changed_unseen: AtomicBool,
+    arrived: AtomicU64,
 }
 
 /// The right to sleep on the descriptors: of one thread at a time, until this is dropped.
@@ -69,37 +80,167 @@ impl Driver {
             stop: AtomicBool::new(false),
             changes: Mutex::new(0),
             changed: Condvar::new(),
+            watch: OnceLock::new(),
+            armed: AtomicBool::new(false),
+            has_event: AtomicBool::new(false),
+            changed_unseen: AtomicBool::new(false),
+            arrived: AtomicU64::new(0),
         })
     }
 
-    /// A call on the endpoint, and what follows for threads that sleep.
+    /// A call on the endpoint that changes something, and what follows for threads that sleep.
     pub(super) fn call<T>(&self, call: impl FnOnce(&mut Core) -> T) -> T {
+        self.enter(|core| {
+            self.changed_unseen.store(true, Ordering::Relaxed);
+            call(core)
+        })
+    }
+
+    /// A call on the endpoint that changes nothing that others wait for.
+    pub(super) fn look<T>(&self, look: impl FnOnce(&mut Core) -> T) -> T {
+        self.enter(look)
+    }
+
+    fn enter<T>(&self, call: impl FnOnce(&mut Core) -> T) -> T {
         let mut core = lock(&self.core);
         let result = call(&mut core);
-        let has_ended = core.shared.has_ended() && self.waiters.load(Ordering::SeqCst) > 0;
-        // A thread that is about to sleep looks at the deadline under this lock.
-        let is_early = core.deadline().is_some_and(|deadline| {
-            self.claimed.load(Ordering::SeqCst)
-                && (deadline.as_nanos() as u64) < self.sleeps_until.load(Ordering::SeqCst)
-        });
+        self.has_event.store(!core.shared.peer_events.is_empty(), Ordering::Relaxed);
+        self.arrived.store(core.shared.matcher.arrived(), Ordering::Relaxed);
+        let has_ended = core.shared.has_ended();
+        // A thread that is about to sleep looks at the deadline under this lock, and so does one that arms.
+        let deadline = core.deadline().map_or(u64::MAX, |deadline| deadline.as_nanos() as u64);
+        let is_early = self.claimed.load(Ordering::SeqCst)
+            && deadline < self.sleeps_until.load(Ordering::SeqCst);
+        if let Some(watch) = self.watched_by()
+            && (has_ended || deadline < watch.timer_at())
+        {
+            watch.set();
+        }
         drop(core);
-        if has_ended || is_early {
+        if has_ended && self.waiters.load(Ordering::SeqCst) > 0 || is_early {
             self.kick();
         }
         result
     }
 
-    /// The same, of an application that polls.
+    /// A poll of an application.
     pub(super) fn poll<T>(&self, call: impl FnOnce(&mut Core) -> T) -> T {
-        // One that is lost among threads that poll changes nothing: others are counted.
-        self.polls.store(self.polls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        self.call(|core| {
-            if !core.progress() {
-                // What this processor shares with the one that sends goes there.
-                std::hint::spin_loop();
-            }
+        self.count_poll();
+        self.enter(|core| {
+            self.turn_of_application(core);
+            self.changed_unseen.store(false, Ordering::Relaxed);
             call(core)
         })
+    }
+
+    /// The progress of a poll. What it finds is unseen until completions are [taken](Driver::take).
+    pub(super) fn progress(&self) {
+        self.count_poll();
+        self.enter(|core| {
+            if self.turn_of_application(core) {
+                self.changed_unseen.store(true, Ordering::Relaxed);
+            }
+        });
+    }
+
+    fn count_poll(&self) {
+        // One that is lost among threads that poll changes nothing: others are counted.
+        self.polls.store(self.polls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Whether it found anything.
+    fn turn_of_application(&self, core: &mut Core) -> bool {
+        let had_ended = core.shared.has_ended();
+        let found = core.progress() || had_ended;
+        if found {
+            // Others may wait for what this one takes note of.
+            self.alert();
+        } else {
+            // What this processor shares with the one that sends goes there.
+            std::hint::spin_loop();
+        }
+        found
+    }
+
+    /// Takes completions, and makes no progress.
+    pub(super) fn take(&self, out: &mut [Completion]) -> usize {
+        self.enter(|core| {
+            let (taken, frees) = core.shared.take(out);
+            // Windows that this opens are known to peers after the next turn.
+            self.changed_unseen.store(frees, Ordering::Relaxed);
+            taken
+        })
+    }
+
+    /// A turn of the endpoint's own thread.
+    fn turn(&self) {
+        self.enter(|core| {
+            if core.progress() {
+                // An event loop that watches the descriptor, or is about to, is to see it.
+                self.changed_unseen.store(true, Ordering::Relaxed);
+                self.alert();
+            }
+        });
+    }
+
+    /// What an event loop relies on.
+    fn watched_by(&self) -> Option<&Watch> {
+        self.watch.get().filter(|_| self.armed.load(Ordering::SeqCst))
+    }
+
+    fn watch(&self) -> Result<&Watch> {
+        if let Some(watch) = self.watch.get() {
+            return Ok(watch);
+        }
+        let core = lock(&self.core);
+        let watch = Watch::new(&core.shared.queue, &core.shared.events)?;
+        Ok(self.watch.get_or_init(|| watch))
+    }
+
+    /// The descriptor for event loops.
+    pub(super) fn fd(&self) -> Result<BorrowedFd<'_>> {
+        Ok(self.watch()?.as_fd())
+    }
+
+    /// Makes sure that the descriptor becomes readable when there is something to poll for.
+    pub(super) fn arm(&self) -> Result<Armed> {
+        let watch = self.watch()?;
+        let core = lock(&self.core);
+        watch.clear();
+        self.armed.store(true, Ordering::SeqCst);
+        let queue = core.shared.queue.clone();
+        let has_more = core.more_requests
+            || core.shared.has_ended()
+            || self.changed_unseen.load(Ordering::Relaxed);
+        let timer = watch.set_timer(core.shared.start, core.deadline());
+        drop(core);
+        let armed = match timer {
+            Ok(()) if has_more => Ok(Armed::Ready),
+            Ok(()) => queue.arm_manual(),
+            Err(error) => Err(error),
+        };
+        if !matches!(armed, Ok(Armed::Waiting)) {
+            self.armed.store(false, Ordering::SeqCst);
+            watch.wake_guard();
+        }
+        armed
+    }
+
+    /// Makes the descriptor readable, if an event loop relies on it. The caller has the endpoint's lock.
+    fn alert(&self) {
+        if let Some(watch) = self.watched_by() {
+            watch.set();
+        }
+    }
+
+    /// Whether events of peers wait.
+    pub(super) fn has_event(&self) -> bool {
+        self.has_event.load(Ordering::Relaxed)
+    }
+
+    /// Changes with each message that arrives and meets no receive.
+    pub(super) fn arrived(&self) -> u64 {
+        self.arrived.load(Ordering::Relaxed)
     }
 
     /// Wakes all that sleep.
@@ -220,10 +361,16 @@ impl Driver {
                 continue;
             }
             patience = PATIENCE;
+            if let Some(watch) = self.watched_by()
+                && !watch.is_readable()
+            {
+                watch.guard(|| self.watched_by().is_some() && !is_driven());
+                continue;
+            }
             let Some(claim) = self.claim() else { continue };
             self.is_own.store(true, Ordering::SeqCst);
             loop {
-                self.call(|core| core.progress());
+                self.turn();
                 if is_driven() || self.sleep(None, false).is_err() {
                     break;
                 }
@@ -237,6 +384,9 @@ impl Driver {
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
         self.wakeup.set();
+        if let Some(watch) = self.watch.get() {
+            watch.wake_guard();
+        }
         self.change();
     }
 }

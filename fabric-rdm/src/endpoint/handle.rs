@@ -1,11 +1,12 @@
 //! The endpoint as applications have it.
 
 use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fabric::{Capabilities, CqAttr, Domain, ListenerAttr, Op, SharedReceiveAttr};
+use fabric::{Armed, Capabilities, CqAttr, Domain, ListenerAttr, Op, SharedReceiveAttr};
 use fabric_core::{Error, Result};
 use fabric_util::fork::ForkEpoch;
 
@@ -322,6 +323,113 @@ impl Endpoint {
     pub fn poll_event(&self) -> Result<Option<PeerEvent>> {
         self.check("poll_event")?;
         Ok(self.driver.poll(|core| core.shared.peer_events.pop_front()))
+    }
+
+    /// Makes progress as a [poll](Endpoint::poll) does, and takes nothing.
+    ///
+    /// # Errors
+    /// `InvalidState` in a forked child.
+    pub fn progress(&self) -> Result<()> {
+        self.check("progress")?;
+        self.driver.progress();
+        Ok(())
+    }
+
+    /// Takes completions as a [poll](Endpoint::poll) does, without making progress: the windows that this opens are known to peers
+    /// after the next one.
+    ///
+    /// # Errors
+    /// `InvalidState` in a forked child.
+    pub fn take(&self, out: &mut [Completion]) -> Result<usize> {
+        self.check("take")?;
+        Ok(self.driver.take(out))
+    }
+
+    /// As [`poll_event`](Endpoint::poll_event), without a poll: what was known at the last one.
+    ///
+    /// # Errors
+    /// `InvalidState` in a forked child.
+    pub fn take_event(&self) -> Result<Option<PeerEvent>> {
+        self.check("take_event")?;
+        Ok(self.driver.look(|core| core.shared.peer_events.pop_front()))
+    }
+
+    /// A descriptor for event loops. Once [armed](Endpoint::arm) it is readable when there may be something to poll for.
+    ///
+    /// # Errors
+    /// `InvalidState` in a forked child. `Internal`: the first call makes four descriptors, and there are no more.
+    pub fn descriptor(&self) -> Result<BorrowedFd<'_>> {
+        self.check("descriptor")?;
+        self.driver.fd()
+    }
+
+    /// Arms the descriptor for the next completion. `Ready`: there is something to poll for now, and it is not armed.
+    ///
+    /// After `Waiting` it becomes readable no later than the next completion, and stays so until it is armed again, whatever
+    /// thread polls meanwhile. The event loop that watches it does the endpoint's work, by a [poll](Endpoint::poll) whenever it is
+    /// readable, which may find no completion. Progress does not depend on that: if no thread polls for some milliseconds although
+    /// it is readable, the endpoint's thread takes over.
+    ///
+    /// ```
+    /// # use fabric::{Access, Armed, Domain, Hints};
+    /// # use fabric_rdm::matching::Pattern;
+    /// # use fabric_rdm::{Endpoint, RdmAttr, Recv, Send};
+    /// # fn sleep_until_readable(_: std::os::fd::BorrowedFd<'_>) { std::thread::yield_now() }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let hints = Hints { provider: Some("tcp".into()), ..Hints::default() };
+    /// # let domain = Domain::open(&hints)?;
+    /// # let endpoint = Endpoint::new(&domain, &RdmAttr::default())?;
+    /// # let me = endpoint.insert(endpoint.address())?;
+    /// # let inbox = domain.alloc(64, Access::LOCAL_WRITE)?;
+    /// # endpoint.post_recv(&Recv::new(Pattern::untagged(), &inbox))?;
+    /// # endpoint.post_send(me, &Send::inject(b"hello"))?;
+    /// let completion = loop {
+    ///     if let Some(completion) = endpoint.poll_one()? {
+    ///         break completion;
+    ///     }
+    ///     if endpoint.arm()? == Armed::Waiting {
+    ///         sleep_until_readable(endpoint.descriptor()?); // epoll, mio, tokio's AsyncFd
+    ///     }
+    /// };
+    /// # assert!(completion.is_ok());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`descriptor`](Endpoint::descriptor).
+    pub fn arm(&self) -> Result<Armed> {
+        self.check("arm")?;
+        self.driver.arm()
+    }
+
+    /// Whether [`poll_event`](Endpoint::poll_event) has something to give, as far as the last call or poll knew.
+    pub fn has_event(&self) -> bool {
+        self.driver.has_event()
+    }
+
+    /// How many messages arrived and met no receive, ever, as far as the last call or poll knew: with one more of them
+    /// [`probe`](Endpoint::probe) is worth another call.
+    pub fn arrived(&self) -> u64 {
+        self.driver.arrived()
+    }
+
+    /// Whether a message to that peer would be posted, or refused with [`PostError::Again`]; `None`: the same of a receive. A
+    /// post that fails otherwise has room.
+    ///
+    /// # Errors
+    /// `InvalidState` in a forked child.
+    pub fn has_room(&self, peer: Option<Peer>) -> Result<bool> {
+        self.check("has_room")?;
+        Ok(self.driver.look(|core| core.has_room(peer)))
+    }
+
+    /// Sends and one-sided operations that have not ended, or whose completion was not taken.
+    ///
+    /// # Errors
+    /// `InvalidState` in a forked child.
+    pub fn outstanding(&self) -> Result<u32> {
+        self.check("outstanding")?;
+        Ok(self.driver.look(|core| core.shared.sends_out))
     }
 
     /// What counts the operations of a kind that ended.

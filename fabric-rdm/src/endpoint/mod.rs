@@ -3,7 +3,7 @@
 //! | file | what belongs there |
 //! |---|---|
 //! | `handle` | the endpoint as applications have it |
-//! | `driver` | who polls: the application, or the endpoint's thread |
+//! | `driver`, `watch` | who polls: the application, or the endpoint's thread; the descriptor for event loops |
 //! | `core`, `shared` | what is under the endpoint's lock, and one turn of progress |
 //! | `link` | what there is for one peer |
 //! | `connecting`, `requests`, `room` | connections as their state machines want them, those that peers ask for, and how many |
@@ -40,6 +40,7 @@ mod shared;
 mod slots;
 mod table;
 mod transmit;
+mod watch;
 mod wire;
 
 pub use attr::RdmAttr;

@@ -162,6 +162,11 @@ impl<R: Copy, M> Matcher<R, M> {
         Ok(ReceiveId { seq, at })
     }
 
+    /// How many messages had to wait, ever.
+    pub(crate) fn arrived(&self) -> u64 {
+        self.unexpected.arrived()
+    }
+
     fn take_seq(&mut self) -> u64 {
         self.next_seq += 1;
         self.next_seq

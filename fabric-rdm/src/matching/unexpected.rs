@@ -99,6 +99,11 @@ impl<M> Unexpected<M> {
         }
     }
 
+    /// How many messages there were, ever.
+    pub(super) fn arrived(&self) -> u64 {
+        self.next_seq - 1
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.messages.is_full()
     }

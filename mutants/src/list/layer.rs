@@ -25,7 +25,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "fence_left_out",
         about: "an operation does not wait for the reads before it, though it is to",
         runs: Runs::Tcp,
-        edits: &[edit("try_post", "if fence { op.fence() } else { op }", "op")],
+        edits: &[edit("Transfer::build", "if self.fence { op.fence() } else { op }", "op")],
         cases: &["async.programs"],
     },
     Mutant {
@@ -65,7 +65,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "no_room_told",
         about: "an operation that waits for room in the send queue is not woken when there is some",
         runs: Runs::Tcp,
-        edits: &[edit("Driver::on_room", "conn_state.room.wake_first(&mut deferred.wakers);", "")],
+        edits: &[edit(
+            "CompletionQueue::ended",
+            "conn_state.room.wake_first(&mut deferred.wakers);",
+            "",
+        )],
         cases: &["async.room_in_turn"],
     },
     Mutant {
