@@ -8,7 +8,7 @@ use fabric_rdm::{Completion, DeathCause, Kind, OpId, PeerEvent, Status};
 use crate::arrivals::Met;
 use crate::content::{Message, PLACES, numbers};
 use crate::member::Member;
-use crate::roster::LifeId;
+use crate::roster::{Effects, LifeId};
 use crate::{Outcome, text};
 
 /// What was posted.
@@ -25,10 +25,10 @@ pub(crate) enum What {
         number: u64,
         buffer: usize,
     },
-    /// A read finds this write, or a later one.
+    /// A read finds the last write, or if that was lost an earlier one that is not older than the last one that is certain.
     Read {
         place: usize,
-        lowest: u64,
+        writes: Effects,
         buffer: usize,
     },
     /// So many were certain before.
@@ -186,14 +186,14 @@ impl Member {
                 self.one_sided.give_back(buffer);
                 (Kind::Write, PLACES[place])
             }
-            What::Read { place, lowest, buffer } => {
-                let (len, highest) = (PLACES[place], other.writes[place].posted);
+            What::Read { place, writes, buffer } => {
+                let len = PLACES[place];
                 let bytes = self.one_sided.bytes(buffer, len, len)?;
                 self.one_sided.give_back(buffer);
                 if is_ok {
                     let (low, high) = numbers(me, &bytes).ok_or("a write of this member")?;
-                    if u64::from(low) < lowest || u64::from(high) > highest {
-                        return Err(format!("writes {lowest} to {highest}, not {low} to {high}"));
+                    if u64::from(low) < writes.certain || u64::from(high) > writes.posted {
+                        return Err(format!("{writes:?}, not writes {low} to {high}"));
                     }
                 }
                 (Kind::Read, len)

@@ -320,13 +320,13 @@ pub(crate) fn killed(provider: &str) {
 
         let said = victim.kill();
         let mut added = first.all_end(to_victim, posted, directed.len() as u64);
-        first.whole_ones_stay(to_victim);
-        first.posts_fail(to_victim, &at_victim);
         while added < adds {
             let done = first.next();
             assert_eq!((done.context, done.status), (OTHER, Status::Ok), "{done:?}");
             added += 1;
         }
+        first.whole_ones_stay(to_victim);
+        first.posts_fail(to_victim, &at_victim);
         // Each addition at most once, and those that ended exactly; its death repeats nothing.
         let count =
             |word: &str| said.iter().filter(|line| line.split(' ').next() == Some(word)).count();

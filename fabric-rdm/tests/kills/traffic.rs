@@ -138,6 +138,12 @@ impl Member {
         self.one_sided.fill(buffer, &written(me, number as u32, len))?;
         let was_down = self.is_down(id)?;
         let op = Op::write(self.one_sided.slice(buffer, len), at).context(self.next_context);
+        // Reads that are under way would find a part of it.
+        let is_read = |posted: &Posted| {
+            matches!(posted.what, What::Read { place: of, .. } if of == place)
+                && posted.life.is_some_and(|(of, _)| of == id)
+        };
+        let op = if self.posted.values().any(is_read) { op.fence() } else { op };
         let result = self.endpoint.post(peer, &op);
         if self.note(id, was_down, result, What::Write { place, number, buffer })? {
             self.roster.get(id).writes[place].posted = number;
@@ -153,13 +159,13 @@ impl Member {
         let (me, len) = (self.id, PLACES[place]);
         let other = self.roster.get(id);
         let (peer, at) = (other.peer, other.place.memory.at(place_at(me, place) as u64));
-        let lowest = other.writes[place].certain;
+        let writes = other.writes[place];
         self.one_sided.guard(buffer, len)?;
         let was_down = self.is_down(id)?;
         let op = Op::read(self.one_sided.slice(buffer, len), at).context(self.next_context);
         let op = if self.random.once_in(2) { op.fence() } else { op };
         let result = self.endpoint.post(peer, &op);
-        if !self.note(id, was_down, result, What::Read { place, lowest, buffer })? {
+        if !self.note(id, was_down, result, What::Read { place, writes, buffer })? {
             self.one_sided.give_back(buffer);
         }
         Ok(())
