@@ -140,6 +140,11 @@ pub(super) fn asking(data: &[u8]) -> Option<EndpointIdentity> {
         .then(|| EndpointIdentity::from_bytes(raw.from))
 }
 
+/// Whether a request is meant for this identity: the address may be that of an earlier incarnation.
+pub(super) fn is_for(me: EndpointIdentity, data: &[u8]) -> bool {
+    RawHello::ref_from_bytes(data).is_ok_and(|raw| raw.to == short(me))
+}
+
 /// What the private data of a request says. `None` as for [`asking`].
 pub(super) fn decode_hello(data: &[u8], known: &Known) -> Option<Hello> {
     let from = asking(data)?;

@@ -8,7 +8,7 @@ use fabric_core::Result;
 use fabric_util::log_line;
 
 use super::core::Core;
-use super::hello_data::{Known, asking, decode_hello, encode_acceptance, encode_refusal};
+use super::hello_data::{Known, asking, decode_hello, encode_acceptance, encode_refusal, is_for};
 use super::shared::{PeerEvent, Shared};
 use crate::address::Address;
 use crate::connection::{Answer, PeerConnection, Phase, Refusal};
@@ -119,6 +119,10 @@ impl Core {
         let peer = match self.peers.find(from) {
             Some(peer) => peer,
             None if from == self.shared.me => return refuse(request, Refusal::Gone),
+            // It is for an earlier incarnation, which is gone: also if this one does not know the peer.
+            None if !is_for(self.shared.me, request.private_data()) => {
+                return refuse(request, Refusal::Gone);
+            }
             None if self.shared.strangers >= self.shared.attr.max_strangers => {
                 return refuse(request, Refusal::Stranger);
             }
