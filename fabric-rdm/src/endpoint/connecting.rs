@@ -191,7 +191,7 @@ impl Core {
     }
 
     fn dial(&mut self, peer: Peer, id: ConnId, hello: &Hello) {
-        if self.has_room(peer) {
+        if self.has_place(peer) {
             let Ok((address, Some(link))) = self.peers.get_mut(peer) else { return };
             return link.dial(&mut self.shared, &address.clone(), id, hello);
         }

@@ -148,7 +148,7 @@ impl Core {
             return request.reject(&[]).map(|()| None);
         };
         let needs_room = link.connection.phase() != Phase::Dead && link.conns.is_empty();
-        if needs_room && !self.has_room(peer) && !self.give_way() {
+        if needs_room && !self.has_place(peer) && !self.give_way() {
             return Ok(Some(from));
         }
         let (link, shared) = self.link(peer)?;

@@ -80,7 +80,7 @@ impl Core {
     }
 
     /// Whether one more connection may be made for this peer.
-    pub(super) fn has_room(&self, peer: Peer) -> bool {
+    pub(super) fn has_place(&self, peer: Peer) -> bool {
         let is_counted = matches!(self.peers.get(peer), Ok((_, Some(link))) if link.is_open);
         is_counted || !self.is_full()
     }
