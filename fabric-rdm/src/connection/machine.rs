@@ -163,14 +163,6 @@ impl PeerConnection {
         waits
     }
 
-    /// The attempt that is under way is given up, and made again later: its place is needed. Whether there was one.
-    pub fn give_way(&mut self, now: Duration) -> bool {
-        let State::Dialing { conn, .. } = self.state else { return false };
-        self.actions.push_back(Action::Close(conn));
-        self.retry_later(now);
-        true
-    }
-
     fn is_dead(&self) -> bool {
         matches!(self.state, State::Dead(_))
     }

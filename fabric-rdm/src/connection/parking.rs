@@ -1,4 +1,4 @@
-//! Parking: both sides finish what is under way, say so, and close the connection.
+//! Parking: both sides finish what is under way, say so, and close the connection. And what else makes room.
 
 use std::time::Duration;
 
@@ -31,6 +31,14 @@ impl PeerConnection {
             }
             _ => return false,
         }
+        true
+    }
+
+    /// The attempt that is under way is given up, and made again later: its place is needed. Whether there was one.
+    pub fn give_way(&mut self, now: Duration) -> bool {
+        let State::Dialing { conn, .. } = self.state else { return false };
+        self.actions.push_back(Action::Close(conn));
+        self.retry_later(now);
         true
     }
 

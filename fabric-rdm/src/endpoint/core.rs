@@ -7,8 +7,8 @@ use fabric::{Completion as RawCompletion, Listener};
 use fabric_core::{Error, Event, Result};
 
 use super::completion::Completion;
+use super::held::HeldRequests;
 use super::link::PeerLink;
-use super::requests::HeldRequests;
 use super::shared::Shared;
 use super::slots::Posting;
 use crate::connection::PeerConnection;

@@ -25,6 +25,7 @@ mod deliveries;
 mod driver;
 mod ending;
 mod handle;
+mod held;
 mod hello_data;
 mod link;
 mod lock;

@@ -1,13 +1,11 @@
 //! Requests of peers and strangers for a connection.
 
-use std::collections::VecDeque;
-use std::time::Duration;
-
 use fabric::ConnectRequest;
 use fabric_core::Result;
 use fabric_util::log_line;
 
 use super::core::Core;
+use super::held::HeldRequest;
 use super::hello_data::{Known, asking, decode_hello, encode_acceptance, encode_refusal, is_for};
 use super::shared::{PeerEvent, Shared};
 use crate::address::Address;
@@ -17,45 +15,6 @@ use crate::peers::Peer;
 
 /// Requests that are answered in one turn.
 const REQUESTS: usize = 64;
-/// Requests that wait for room at a time; more are refused, and made again later.
-const HELD: usize = 64;
-
-/// Requests that are answered when there is room, the first one first, one of each peer.
-#[derive(Default)]
-pub(super) struct HeldRequests(VecDeque<HeldRequest>);
-
-struct HeldRequest {
-    from: EndpointIdentity,
-    request: ConnectRequest,
-    /// When it is refused at the latest: earlier than the peer gives it up.
-    until: Duration,
-}
-
-impl HeldRequests {
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub(super) fn deadline(&self) -> Option<Duration> {
-        self.0.front().map(|held| held.until)
-    }
-
-    /// Keeps a request in place of an earlier one of that peer. What is to be refused for it: itself, if there are too many.
-    fn hold(&mut self, held: HeldRequest) -> Option<ConnectRequest> {
-        let earlier = self.0.iter().position(|other| other.from == held.from);
-        let earlier = earlier.and_then(|at| self.0.remove(at));
-        if self.0.len() == HELD {
-            return Some(held.request);
-        }
-        self.0.push_back(held);
-        earlier.map(|held| held.request)
-    }
-}
-
 fn refuse(request: &mut ConnectRequest, refusal: Refusal) -> Result<()> {
     request.reject(&encode_refusal(refusal))
 }
@@ -77,7 +36,7 @@ impl Core {
     /// Answers requests that waited, as long as there is room.
     fn on_held(&mut self) {
         while !self.is_full() {
-            let Some(held) = self.held.0.pop_front() else { return self.call_waiting() };
+            let Some(held) = self.held.pop() else { return self.call_waiting() };
             self.answer(held.request);
         }
     }
@@ -85,10 +44,8 @@ impl Core {
     /// Refuses requests that have waited for too long.
     pub(super) fn refuse_late(&mut self) {
         let now = if self.held.is_empty() { return } else { self.shared.now() };
-        while self.held.deadline().is_some_and(|until| until <= now) {
-            if let Some(mut held) = self.held.0.pop_front() {
-                let _ = refuse(&mut held.request, Refusal::Busy); // it may be over
-            }
+        while let Some(mut held) = self.held.pop_late(now) {
+            let _ = refuse(&mut held.request, Refusal::Busy); // it may be over
         }
     }
 
