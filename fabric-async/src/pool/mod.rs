@@ -160,7 +160,7 @@ impl Pool {
     }
 
     /// As [`alloc_wait`](Pool::alloc_wait), without the zeroing.
-    #[cfg(feature = "tokio")]
+    #[cfg(any(feature = "tokio", feature = "rdm"))]
     pub(crate) fn alloc_wait_dirty(&self, len: usize) -> AllocWait {
         AllocWait { pool: self.clone(), len, dirty: true, waiter: Waiter::default() }
     }
