@@ -41,6 +41,14 @@ impl Port for Arc<Conn> {
     fn is_alive(&self) -> bool {
         Conn::is_alive(self)
     }
+
+    /// How the connection ended: that takes events, which wake others.
+    fn explain(&self, error: Error) -> Error {
+        match error {
+            Error::Fabric(fabric::Error::NotConnected) => self.over(),
+            other => other,
+        }
+    }
 }
 
 impl Conn {
@@ -50,7 +58,6 @@ impl Conn {
         match self.endpoint.post(&op.context(context)) {
             Ok(()) => Ok(Some(())),
             Err(fabric::Error::Again) => Ok(None),
-            Err(fabric::Error::NotConnected) => Err(self.over()),
             Err(other) => Err(other.into()),
         }
     }

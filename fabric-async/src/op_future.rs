@@ -32,6 +32,11 @@ pub(crate) trait Port: Unpin {
     /// False: posts fail at once, and so need no turn.
     fn is_alive(&self) -> bool;
 
+    /// Why a post was refused, in other words. The caller holds no lock.
+    fn explain(&self, error: Error) -> Error {
+        error
+    }
+
     /// The future of a posted operation was dropped. The caller holds no lock.
     fn on_dropped(&self, _posted: Self::Posted) {}
 }
@@ -48,7 +53,7 @@ pub(crate) trait PostOp<E: Port>: Unpin {
     /// What is wrong already.
     fn validate(&self, port: &E, buffers: &OpBuffers) -> Result<()>;
 
-    /// Posts it with this context. `None`: there is no room now.
+    /// Posts it with this context. `None`: there is no room now. The caller may hold the lock of its slot.
     fn post(&self, port: &E, buffers: &OpBuffers, context: u64) -> Result<Option<E::Posted>>;
 
     /// What it keeps while it is under way.
@@ -216,7 +221,7 @@ pub(crate) fn try_post<E: Port, W: PostOp<E>>(
         Ok(Some(posted)) => Ok(Some((number, posted))),
         none => {
             slab.end(number);
-            none.map(|_| None)
+            none.map(|_| None).map_err(|error| port.explain(error))
         }
     }
 }

@@ -86,6 +86,7 @@ impl Rooms {
     }
 
     /// Adds the wakers of all.
+    #[cfg(feature = "tokio")]
     pub(super) fn wake_all(&self, wakers: &mut Wakers) {
         self.queues.lock().values().for_each(|queue| queue.wake_all(wakers));
     }

@@ -66,6 +66,7 @@ impl RdmSource {
     }
 
     /// The watcher that they rely on is gone: adds the wakers of all that wait for something else than a completion.
+    #[cfg(feature = "tokio")]
     pub(super) fn wake_all(&self, wakers: &mut Wakers) {
         if let Some(endpoint) = &self.endpoint {
             self.conditions.wake(endpoint, true, wakers);
