@@ -15,7 +15,7 @@ pub struct Path {
     pub provider: Name,
     /// The device of that.
     pub device: String,
-    /// What the connection can do: what the domain declares, and maybe more.
+    /// What the connection can do: what the domain declares of connections, and maybe more.
     pub capabilities: Capabilities,
     /// The other ways that the domain has, each with the reason why not.
     pub passed_over: Vec<String>,
@@ -25,6 +25,8 @@ impl Path {
     /// By this device, without another way to choose from.
     pub fn new(info: &Info) -> Self {
         let Info { provider, capabilities, .. } = *info;
+        // Datagrams go by no connection.
+        let capabilities = capabilities - Capabilities::DATAGRAMS;
         Path { provider, device: info.device.clone(), capabilities, passed_over: Vec::new() }
     }
 
