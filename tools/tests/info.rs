@@ -57,7 +57,7 @@ fn json_tells_all_of_the_chosen_device() {
     let capabilities = fabric::Capabilities::all().iter().count();
     assert_eq!(offers["capabilities"].as_object().unwrap().len(), capabilities);
     assert!(offers["limits"]["message"].as_u64().unwrap() > 0);
-    assert_eq!(offers["limits"].as_object().unwrap().len(), 13);
+    assert_eq!(offers["limits"].as_object().unwrap().len(), 14);
     assert_eq!(offers["atomics"]["add"].as_array().unwrap().len(), 10);
     assert_eq!(offers["atomics"]["xor"].as_array().unwrap().len(), 8);
     assert!(offers["details"].is_array());
