@@ -6,9 +6,9 @@ use fabric_core::{
     AddressHandleOps, DatagramAddress, DatagramAttr, DatagramDrops, DatagramOps, DatagramSources,
     EndpointId, Error, Result, Security, Segment, Side, Token,
 };
+use fabric_util::callback;
 use fabric_util::inflight::{Producer, inflight};
 use fabric_util::sync::Mutex;
-use fabric_util::{callback, log_line};
 
 use crate::counters::Counters;
 use crate::cq::{CompletionQueue, CqInner};
@@ -283,16 +283,7 @@ impl DatagramInner {
         }
         // The device may still read them.
         std::mem::forget(targets);
-        let why = match quiesced {
-            Some(Err(error)) => error.to_string(),
-            _ => "the provider panicked".to_owned(),
-        };
-        self.domain.count_leaked(leaked);
-        let id = self.shared.id;
-        log_line!(
-            Error,
-            "{id}: {why}; {leaked} regions in flight stay registered until the process ends"
-        );
+        self.domain.report_leaked(self.shared.id, leaked, quiesced);
     }
 }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use fabric_core::{Access, DatagramWork, Error, OpKind, Posted, RecvWork, Result, SendFlags};
+use fabric_core::{Access, DatagramWork, Error, OpKind, Posted, Result, SendFlags};
 
-use crate::batch::{BatchError, CHUNK, Chunk};
+use crate::batch::{self, BatchError, Chunk, recv_work};
 use crate::check::add_inject;
 use crate::datagram::{AddressHandle, DatagramEndpoint, DatagramInner, DatagramQueue, Target};
 use crate::inflight::{InFlightOp, RegionRefs, ReportMode};
@@ -76,23 +76,10 @@ impl DatagramEndpoint {
     /// As [`recv`](DatagramEndpoint::recv), with the number that was posted before the first that could not be.
     pub fn post_recvs(&self, recvs: &[Recv<'_>]) -> Result<(), BatchError> {
         let inner = &*self.inner;
-        let refuse = |posted, error| Err(BatchError { posted, error });
-        if let Err(error) = inner.ops.check("post") {
-            return refuse(0, error);
-        }
+        inner.ops.check("post").map_err(|error| BatchError { posted: 0, error })?;
         let mut queue = inner.recv.lock();
-        let mut posted = 0;
-        for chunk in recvs.chunks(CHUNK) {
-            let Posted { accepted, refusal } = inner.post_receives(&mut queue, chunk);
-            posted += accepted;
-            let posts = &inner.shared.counters.recv.posts;
-            posts.operations.add(accepted as u64);
-            if let Some(error) = refusal {
-                posts.again.add(u64::from(matches!(error, Error::Again)));
-                return refuse(posted, error);
-            }
-        }
-        Ok(())
+        let posts = &inner.shared.counters.recv.posts;
+        batch::post_recvs(recvs, posts, |chunk| inner.post_receives(&mut queue, chunk))
     }
 }
 
@@ -196,14 +183,8 @@ impl DatagramInner {
         if counts.is_empty() {
             return Posted { accepted: 0, refusal };
         }
-        let mut work: Chunk<RecvWork<'_>> = Chunk::new();
-        let mut rest = queue.segments.as_slice();
-        for (i, count) in counts.iter().enumerate() {
-            let (own, others) = rest.split_at(*count);
-            rest = others;
-            let token = queue.token.with_sequence(first.wrapping_add(i as u32));
-            work.push(RecvWork::new(token, own));
-        }
+        let tokens = (0..).map(|i| queue.token.with_sequence(first.wrapping_add(i)));
+        let work = recv_work(&queue.segments, counts.iter().copied().zip(tokens));
         // SAFETY: the slots just pushed keep the regions registered and their memory allocated until the completions are
         // taken, or `quiesce` has returned `Ok`.
         let posted = unsafe { self.ops.post_recv(&work) };

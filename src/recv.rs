@@ -2,7 +2,7 @@
 
 use fabric_core::{Access, EndpointState, Error, OpKind, Posted, RecvWork, Result, Segment};
 
-use crate::batch::{BatchError, CHUNK, Chunk};
+use crate::batch::{BatchError, CHUNK, Chunk, recv_work};
 use crate::endpoint::{Endpoint, PostQueue, PostState};
 use crate::inflight::{InFlightOp, RegionRefs, ReportMode};
 use crate::op::{Recv, Slices};
@@ -145,14 +145,8 @@ impl Endpoint {
         if counts.is_empty() {
             return Posted { accepted: 0, refusal };
         }
-        let mut work: Chunk<RecvWork<'_>> = Chunk::new();
-        let mut rest = segments.as_slice();
-        for (i, count) in counts.iter().enumerate() {
-            let (own, others) = rest.split_at(*count);
-            rest = others;
-            let token = queue.token.with_sequence(first.wrapping_add(i as u32));
-            work.push(RecvWork::new(token, own));
-        }
+        let tokens = (0..).map(|i| queue.token.with_sequence(first.wrapping_add(i)));
+        let work = recv_work(segments, counts.iter().copied().zip(tokens));
         let posted = self.submit_recv(queue, &work);
         Posted { accepted: posted.accepted, refusal: posted.refusal.or(refusal) }
     }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use fabric_core::{
-    Access, EndpointId, Error, OpKind, Posted, RecvWork, Result, Segment, SharedReceiveAttr,
+    Access, EndpointId, Error, OpKind, Posted, Result, Segment, SharedReceiveAttr,
     SharedReceiveOps, Token,
 };
+use fabric_util::callback;
 use fabric_util::sync::Mutex;
-use fabric_util::{callback, log_line};
 
-use crate::batch::{BatchError, CHUNK, Chunk};
-use crate::counters::{Posts, SideCounters};
+use crate::batch::{self, BatchError, Chunk, recv_work};
+use crate::counters::SideCounters;
 use crate::cq::{CompletionQueue, CqInner};
 use crate::domain::DomainInner;
 use crate::inflight::{Fate, InFlightOp, RegionRefs, ReportMode};
@@ -155,23 +155,9 @@ impl SharedReceiveQueue {
     /// As [`recv`](SharedReceiveQueue::recv), with the number that was posted before the first that could not be.
     pub fn post_recvs(&self, recvs: &[Recv<'_>]) -> Result<(), BatchError> {
         let inner = &*self.inner;
-        let refuse = |posted, error| Err(BatchError { posted, error });
-        if let Err(error) = inner.ops.check("post") {
-            return refuse(0, error);
-        }
+        inner.ops.check("post").map_err(|error| BatchError { posted: 0, error })?;
         let mut segments = inner.segments.lock();
-        let mut posted = 0;
-        for chunk in recvs.chunks(CHUNK) {
-            let Posted { accepted, refusal } = inner.post(chunk, &mut segments);
-            posted += accepted;
-            let Posts { operations, again, .. } = &inner.counters.posts;
-            operations.add(accepted as u64);
-            if let Some(error) = refusal {
-                again.add(u64::from(matches!(error, Error::Again)));
-                return refuse(posted, error);
-            }
-        }
-        Ok(())
+        batch::post_recvs(recvs, &inner.counters.posts, |chunk| inner.post(chunk, &mut segments))
     }
 }
 
@@ -192,13 +178,7 @@ impl SharedReceives {
         if checked.is_empty() {
             return Posted { accepted: 0, refusal };
         }
-        let mut rest = segments.as_slice();
-        let mut work: Chunk<RecvWork<'_>> = Chunk::new();
-        for &(count, token) in &checked {
-            let (own, others) = rest.split_at(count);
-            rest = others;
-            work.push(RecvWork::new(token, own));
-        }
+        let work = recv_work(segments, checked.iter().copied());
         // SAFETY: the slots just filled keep the regions registered and their memory allocated until the completions are
         // taken, or `quiesce` has returned `Ok`.
         let posted = unsafe { self.ops.post_recv(&work) };
@@ -253,17 +233,8 @@ impl Drop for SharedReceives {
         }
         let leaked = self.cq.unbind_receives(self.token, fate);
         if fate == Fate::Leak {
-            self.domain.count_leaked(leaked);
-            let why = match quiesced {
-                Some(Err(error)) => error.to_string(),
-                Some(Ok(())) => "an endpoint that used it could not be stopped".to_owned(),
-                None => "the provider panicked".to_owned(),
-            };
-            log_line!(
-                Error,
-                "the shared receive queue {}: {why}; {leaked} regions in flight stay registered until the process ends",
-                self.id
-            );
+            let what = format_args!("the shared receive queue {}", self.id);
+            self.domain.report_leaked(what, leaked, quiesced);
         }
     }
 }

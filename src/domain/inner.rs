@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use fabric_core::{DomainAttr, DynDomain, EndpointAttr, Error, Failure, Info, Result, Security};
+use fabric_util::log_line;
 
 use crate::choice::Selection;
 use crate::counters::Counters;
@@ -78,6 +79,25 @@ impl DomainInner {
 
     pub(crate) fn count_leaked(&self, regions: u64) {
         self.leaked.fetch_add(regions, Ordering::Relaxed);
+    }
+
+    /// The same, and says why: how the provider answered when what had them in flight was to stop.
+    pub(crate) fn report_leaked(
+        &self,
+        what: impl fmt::Display,
+        regions: u64,
+        quiesced: Option<Result<()>>,
+    ) {
+        self.count_leaked(regions);
+        let why = match quiesced {
+            Some(Err(error)) => error.to_string(),
+            Some(Ok(())) => "an endpoint that used it could not be stopped".to_owned(),
+            None => "the provider panicked".to_owned(),
+        };
+        log_line!(
+            Error,
+            "{what}: {why}; {regions} regions in flight stay registered until the process ends"
+        );
     }
 
     pub(crate) fn counters(&self) -> Counters {

@@ -7,9 +7,9 @@ use fabric_core::{
     EndpointAttr, EndpointState, Error, OpKind, RemoteAddr, Result, Segment, SendFlags, SendOp,
     SendWork, Side, Token,
 };
+use fabric_util::callback;
 use fabric_util::inflight::Producer;
 use fabric_util::sync::{Mutex, MutexGuard};
-use fabric_util::{callback, log_line};
 
 use crate::cq::CqInner;
 use crate::dispatch::AnyEndpoint;
@@ -145,16 +145,7 @@ impl EndpointInner {
         self.hub.remove(self.shared.id);
         self.domain.endpoints.remove(&self.shared);
         if fate == Fate::Leak {
-            let why = match quiesced {
-                Some(Err(error)) => error.to_string(),
-                _ => "the provider panicked".to_owned(),
-            };
-            self.domain.count_leaked(leaked);
-            let id = self.shared.id;
-            log_line!(
-                Error,
-                "{id}: {why}; {leaked} regions in flight stay registered until the process ends"
-            );
+            self.domain.report_leaked(self.shared.id, leaked, quiesced);
         }
     }
 }

@@ -195,6 +195,11 @@ impl PeerLink {
         self.current.is_some() && !self.draining && self.queue.is_empty()
     }
 
+    /// Whether a message gets its place in the window as it is posted, and not later.
+    pub(super) fn charges_at_once(&self) -> bool {
+        self.current.is_some() && self.has_grant && !self.draining && self.uncharged == 0
+    }
+
     /// Whether something is to be done that needs a connection.
     pub(super) fn wants_connection(&self) -> bool {
         !self.queue.is_empty()

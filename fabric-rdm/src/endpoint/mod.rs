@@ -6,7 +6,7 @@
 //! | `driver`, `watch` | who polls: the application, or the endpoint's thread; the descriptor for event loops |
 //! | `core`, `shared` | what is under the endpoint's lock, and one turn of progress |
 //! | `link` | what there is for one peer |
-//! | `connecting`, `requests`, `room` | connections as their state machines want them, those that peers ask for, and how many |
+//! | `connecting`, `requests`, `held`, `room` | connections as their state machines want them, those that peers ask for, and how many |
 //! | `hello_data` | what requests and their answers carry |
 //! | `sends`, `transmit` | posts, and what goes out |
 //! | `receives`, `deliveries` | what comes in, which receive it meets, and how its payload gets there |

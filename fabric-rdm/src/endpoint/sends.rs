@@ -38,15 +38,15 @@ impl Core {
         link.check_alive()?;
         shared.uses += 1;
         link.used = shared.uses;
-        let charged = match link.current {
-            Some(_) if link.has_grant && !link.draining && link.uncharged == 0 => {
+        let charged = match link.uncharged {
+            _ if link.charges_at_once() => {
                 let charged = link.charge(shared, len);
                 if link.has_notice() {
                     link.mark(shared);
                 }
                 Some(charged.map_err(Full::Peer)?)
             }
-            _ if link.uncharged >= shared.attr.window.places.window => {
+            waiting if waiting >= shared.attr.window.places.window => {
                 return Err(Full::Peer(Blocked::Window).into());
             }
             _ => None,

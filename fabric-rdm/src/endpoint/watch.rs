@@ -134,11 +134,9 @@ impl Core {
         }
         // A post to a peer that is gone, or down, fails at once; the matcher alone knows about messages to oneself.
         let Ok((_, Some(link))) = self.peers.get(peer) else { return true };
-        let is_charged_now =
-            link.current.is_some() && link.has_grant && !link.draining && link.uncharged == 0;
         match &link.window {
             _ if link.connection.death().is_some() => true,
-            Some(window) if is_charged_now => window.is_open(),
+            Some(window) if link.charges_at_once() => window.is_open(),
             _ => link.uncharged < attr.window.places.window,
         }
     }
