@@ -137,10 +137,13 @@ fn a_flood_without_receives_holds_up_nobody() {
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+            let until = Instant::now() + 3 * SOON; // a failure below shall not leave it running
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) && Instant::now() < until {
                 let _ = socket.send_to(&good, to);
             }
         });
+        let dropped = || scene.endpoint.drops().unwrap().no_receive.unwrap();
+        until("the flood has not begun", || dropped() > 0);
         // A second endpoint of the domain, and connections, go on beside it.
         let queue = scene.domain.completion_queue(256).unwrap();
         let other = scene.domain.datagram_endpoint(&queue).unwrap();
@@ -158,9 +161,10 @@ fn a_flood_without_receives_holds_up_nobody() {
         near.connect(listener.local_addr(), b"").unwrap();
         listener.accept(Some(SOON)).unwrap().accept(&far, b"").unwrap();
         near.wait_connected(Some(SOON)).unwrap();
+        let before = dropped();
+        until("the flood has ended early", || dropped() > before);
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
-    assert!(scene.endpoint.drops().unwrap().no_receive.unwrap() > 0);
 }
 
 #[test]
