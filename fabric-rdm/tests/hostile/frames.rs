@@ -172,7 +172,7 @@ fn confirmation_of_the_acceptor() {
     let scene = Scene::new(|_| ());
     let (mut attacker, peer) = scene.attacker();
     scene.b.post_send(peer, &Send::inject(b"x").context(1)).unwrap();
-    attacker.accept(scene.address());
+    attacker.accept_confirmed(scene.address());
     let frame = attacker.confirmation();
     assert!(attacker.send(&frame));
     assert_eq!(scene.down(peer), DeathCause::Protocol);
