@@ -133,6 +133,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         cases: &["rdm.places_of_all"],
     },
     Mutant {
+        name: "rdm_no_room_for_one_more",
+        about: "peers keep places that they do not use, though one that comes has none",
+        runs: Runs::Tcp,
+        edits: &[edit("Ledger::make_room", "self.recall();", "")],
+        cases: &["rdm.places_of_all"],
+    },
+    Mutant {
         name: "rdm_bytes_unbounded",
         about: "a sender sends more payload than it was granted bytes",
         runs: Runs::Tcp,
