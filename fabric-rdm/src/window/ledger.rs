@@ -82,6 +82,13 @@ impl Ledger {
         self.free() >= self.resource.reserved
     }
 
+    /// Where there is not, another peer is to give back what it has and does not use.
+    pub(super) fn make_room(&mut self) {
+        if !self.has_room() {
+            self.recall();
+        }
+    }
+
     /// As much as a part takes from what there is.
     fn cost(&self, part: &Part) -> u64 {
         if part.closed { part.held() } else { part.held().max(self.resource.reserved) }

@@ -69,6 +69,26 @@ pub(super) fn max_open_kept(rig: &Rig) -> Outcome {
     Ok(())
 }
 
+pub(super) fn oldest_is_parked(rig: &Rig) -> Outcome {
+    let star = Star::new(rig, 2, 3)?;
+    let Star { hub, others } = &star;
+    // The first one is used again before there is one too many.
+    for (context, at) in (0..).zip([0, 1, 0, 2]) {
+        let (other, to, _) = &others[at];
+        let inbox = other.buffer(8)?;
+        other.post_recv(&Recv::new(Pattern::tagged(1), &inbox).context(context))?;
+        hub.post_send(*to, &Send::inject(b"hello").tag(1).context(context))?;
+        other.received(context, 5)?;
+        hub.sent(context)?;
+        // Nothing is under way any more.
+        thread::sleep(Duration::from_millis(20));
+    }
+    let (first, second) = (&others[0].0, &others[1].0);
+    second.until("its connection to be parked", |end| end.connections().is_ok_and(|n| n == 0))?;
+    check_eq!(first.connections()?, 1, "connections of the one that was used later");
+    Ok(())
+}
+
 pub(super) fn park_keeps_order(rig: &Rig) -> Outcome {
     let star = Star::new(rig, 1, 3)?;
     let Star { hub, others } = &star;
@@ -199,6 +219,34 @@ pub(super) fn park_under_rma(rig: &Rig) -> Outcome {
         star.check_open(1)?;
     }
     Ok(())
+}
+
+pub(super) fn park_races_rma(rig: &Rig) -> Outcome {
+    const LEN: usize = 64 << 10;
+    let star = Star::new(rig, 1, 3)?;
+    let Star { hub, others } = &star;
+    let source = hub.patterned(LEN, 0)?;
+    let targets = others.iter().map(|(other, ..)| other.buffer(LEN));
+    let targets = targets.collect::<Result<Vec<_>, _>>()?;
+    let mut rng = rig.rng();
+    let write = |at: usize, context| {
+        let op = Op::write(source.slice(..), targets[at].at(0)).context(context);
+        hub.post(others[at].1, &op)
+    };
+    for round in 0..rig.count(60, 3000) {
+        let (first, second) = (round % 3, (round + 1 + rng.below(2)) % 3);
+        write(first, 1)?;
+        hub.expect(Kind::Write, 1, Status::Ok)?;
+        // The second one needs the place of the first, which is parked; and then there is something for that one.
+        write(second, 2)?;
+        for _ in 0..rng.below(4) {
+            hub.progress()?;
+        }
+        write(first, 3)?;
+        hub.expect_all(&[(Kind::Write, 2, Status::Ok), (Kind::Write, 3, Status::Ok)])?;
+    }
+    hub.nothing_at_once()?;
+    targets.iter().try_for_each(|target| target.check_pattern(.., rig.pattern(0)))
 }
 
 pub(super) fn all_busy_fair(rig: &Rig) -> Outcome {
