@@ -53,7 +53,7 @@ pub(super) fn agree(rig: &Rig, fuzz: &Fuzz) -> Outcome {
 }
 
 fn datagram_endpoints(rig: &Rig) -> Outcome {
-    let (seed, programs) = (rig.rng().next_u64(), rig.count(40, 2000) as u64);
+    let (seed, programs) = (rig.rng().next_u64(), rig.count(20, 2000) as u64);
     let fuzz = Fuzz { seed, programs, jobs: 2, factor: Some(rig.factor()), ..Fuzz::default() };
     match fuzz.run::<RdmProgram>(rig.target(), |_| ()) {
         Ok(_) => Ok(()),
