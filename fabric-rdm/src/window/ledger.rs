@@ -283,6 +283,13 @@ impl Ledger {
         Allowance { granted: part.granted, freed: part.freed, recall }
     }
 
+    /// How much of what the peer used is free again: it is to be sent that.
+    pub(super) fn take_freed(&mut self, at: u32) -> u64 {
+        let part = &mut self.parts[at as usize];
+        part.freed_announced = part.freed;
+        part.freed
+    }
+
     /// The connection is parked, with nothing under way on it: what the peer did not use it has no more, as it knows.
     pub(super) fn park(&mut self, at: u32) {
         let level = self.resource.reserved;

@@ -155,6 +155,12 @@ impl ReceiveWindows {
         self.bytes.on_notice(from.0, notices.bytes)
     }
 
+    /// How many places of what the peer used are free again: said to it as the last word before a connection is parked, so that
+    /// the peer knows how many messages wait here.
+    pub fn take_freed(&mut self, account: Account) -> u64 {
+        if self.is(account, AccountState::Open) { self.places.take_freed(account.0) } else { 0 }
+    }
+
     /// The connection was [parked](crate::connection): all that was sent either way has arrived. What was granted and not
     /// used is free for others. To be called on both sides.
     pub fn park(&mut self, account: Account) {

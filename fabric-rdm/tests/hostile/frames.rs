@@ -130,6 +130,7 @@ fn unknown_kinds_and_flags() {
     is_refused(&scene, &flow(GRANT, 4, [0; 4]));
     is_refused(&scene, &flow(NOTICE, 0, [0, 0, 1, 0]));
     is_refused(&scene, &flow(NOTICE, 0, [0, 0, 0, 1]));
+    // More places are free than were used.
     is_refused(&scene, &word(PARK, 1));
     is_refused(&scene, &word(CONFIRM, 1));
     scene.end();

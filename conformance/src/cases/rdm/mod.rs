@@ -84,6 +84,10 @@ pub(super) const CASES: &[Case] = cases! { Rdm:
     parking::park_keeps_order, Needs::SEND,
         "messages keep their order over connections that are parked and made again"
         .local_only(ONE_PROCESS);
+    parking::park_keeps_window, Needs::SEND,
+        "messages that wait at a peer without a connection count: as many more are posted as the window has left, and a post \
+         that is refused learns of places that become free"
+        .local_only(ONE_PROCESS);
     parking::park_races_post, Needs::SEND,
         "both sides post while connections are parked: nothing is lost, and nothing comes twice"
         .local_only(ONE_PROCESS);

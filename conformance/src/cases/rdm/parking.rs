@@ -1,10 +1,11 @@
 //! Connections beyond the bound: closed in agreement, and made again.
 
 use fabric_rdm::matching::Pattern;
-use fabric_rdm::{Kind, Peer, RdmAttr, Recv, Send, Status};
+use fabric_rdm::window::Blocked;
+use fabric_rdm::{Full, Kind, Peer, PostError, RdmAttr, Recv, Send, Status};
 
 use crate::prelude::*;
-use crate::rdm::RdmEnd;
+use crate::rdm::{RdmEnd, expect_refused};
 
 /// One endpoint that may have few connections, and others that it talks with.
 struct Star<'a> {
@@ -117,6 +118,45 @@ pub(super) fn park_keeps_order(rig: &Rig) -> Outcome {
     }
     hub.counter(Kind::Send).wait_for(6 * rounds, 0, Some(Duration::from_secs(10)))?;
     hub.nothing_at_once()
+}
+
+pub(super) fn park_keeps_window(rig: &Rig) -> Outcome {
+    let star = Star::new(rig, 1, 2)?;
+    let Star { hub, others } = &star;
+    let ((first, to_first, _), (second, to_second, _)) = (&others[0], &others[1]);
+    let window = RdmAttr::default().window.places.window;
+    let post = |context: u64| {
+        let text = context.to_le_bytes();
+        hub.post_send(*to_first, &Send::inject(&text).tag(1).context(context))
+    };
+    for context in 0..window {
+        hub.when_room(|| post(context))?;
+        hub.sent(context)?;
+    }
+    // They wait there, and their connection is parked for another one.
+    let inbox = second.buffer(8)?;
+    second.post_recv(&Recv::new(Pattern::tagged(1), &inbox).context(1))?;
+    hub.post_send(*to_second, &Send::inject(b"x").tag(1).context(window))?;
+    hub.sent(window)?;
+    second.received(1, 1)?;
+    first.until("its connection to be parked", |end| end.connections().is_ok_and(|n| n == 0))?;
+    for _ in 0..3 {
+        expect_refused(post(0), |error| {
+            matches!(error, PostError::Again(Full::Peer(Blocked::Window)))
+        })?;
+    }
+    // Places become free there without a connection; a post that is refused has one made, by which that is known.
+    let inbox = first.buffer(8)?;
+    for context in 0..window + 1 {
+        if context == window {
+            hub.when_room(|| post(window))?;
+            hub.sent(window)?;
+        }
+        first.post_recv(&Recv::new(Pattern::tagged(1), &inbox).context(context))?;
+        first.received(context, 8)?;
+        check_eq!(inbox.get::<u64>(0)?, context, "the number of the message");
+    }
+    star.check_open(1)
 }
 
 pub(super) fn park_races_post(rig: &Rig) -> Outcome {

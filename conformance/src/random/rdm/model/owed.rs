@@ -59,7 +59,7 @@ impl RdmModel {
             return true;
         }
         match op.what {
-            _ if self.is_lossy(op.at, op.to) || self.is_held_up() => false,
+            _ if self.is_lossy(op.at, op.to) => false,
             Initiating::Access(_) => true,
             Initiating::Message(message) => {
                 self.is_used(&self.messages[message]) || self.goes_unmatched(message)
@@ -85,7 +85,7 @@ impl RdmModel {
         let bytes: usize = before.map(|other| other.spec.len).sum();
         let settings = &self.settings;
         let max = RESERVED_BYTES.min(settings.bytes as usize);
-        bytes <= max && message.spec.len < settings.rendezvous as usize && self.has_place(message)
+        bytes <= max && message.spec.len < settings.rendezvous as usize
     }
 
     fn owes_receive(&self, number: usize, is_end: bool) -> bool {
@@ -120,30 +120,7 @@ impl RdmModel {
         to == receive.at
             && receive.want.takes(from, spec.tag)
             && self.is_to_come(message)
-            && (is_end || !self.is_lossy(from, to) && self.has_place(message) && !self.is_held_up())
-    }
-
-    /// Whether a message without a place may keep a connection, and so all others wait that need one in its stead.
-    fn is_held_up(&self) -> bool {
-        let waits = |message: &RdmMessage| {
-            let op = &self.ops[message.op];
-            op.ended.is_none() && !op.canceled && !self.is_used(message) && !self.has_place(message)
-        };
-        (self.settings.max_open as usize) < self.settings.ends - 1
-            && self.messages.iter().any(waits)
-    }
-
-    /// Whether the window has a place for it, beside those before it. Without a connection, as many more may be posted, and wait
-    /// at their sender: from there they do not reach matching until others have.
-    fn has_place(&self, message: &RdmMessage) -> bool {
-        let is_before = |other: &&RdmMessage| {
-            (other.from, other.to) == (message.from, message.to)
-                && other.op < message.op
-                && !self.ops[other.op].canceled
-                && !self.is_used(other)
-        };
-        let before = self.messages.iter().filter(is_before).count() as u64;
-        message.from == message.to || before < self.settings.window
+            && (is_end || !self.is_lossy(from, to))
     }
 
     /// Whether a receive has to take it, and none was seen to.
@@ -202,8 +179,7 @@ impl RdmModel {
         }
     }
 
-    /// Never were more messages of a peer without a receive than its window has, and as many more that may have waited for a
-    /// connection.
+    /// Never were more messages of a peer without a receive than its window has.
     pub(in super::super) fn check_windows(&self) -> Outcome {
         for (number, message) in self.messages.iter().enumerate() {
             let (at, to) = (message.from, message.to);
@@ -217,7 +193,7 @@ impl RdmModel {
                     && !self.may_have_met(other, time)
             };
             let count = self.messages[..number].iter().filter(waits).count() as u64;
-            if count >= 2 * self.settings.window {
+            if count >= self.settings.window {
                 let expected = format!("message {number} to be refused: {count} before it waited");
                 return Err(Failed::new(expected, "it was posted"));
             }
