@@ -71,11 +71,13 @@ pub(super) fn behind_what_waits(rig: &Rig) -> Outcome {
     const WINDOW: u64 = 4;
     let a = RdmEnd::new(rig, rig.domain_a(), |_| ())?;
     let b = RdmEnd::new(rig, rig.domain_b(), |attr| attr.window.places.window = WINDOW)?;
-    let (to_b, _) = (a.insert(b.address())?, b.insert(a.address())?);
-    // Before there is a connection more messages are taken than the peer has places for.
+    let to_b = a.insert(b.address())?;
+    // Before there is a connection more messages are taken than the peer has places for: how many that are is not known yet.
     for context in 0..2 * WINDOW {
         a.post_send(to_b, &Send::inject(&context.to_le_bytes()).tag(1).context(context))?;
     }
+    // Until now it refuses strangers.
+    b.insert(a.address())?;
     (0..WINDOW).try_for_each(|context| a.sent(context))?;
     let (source, target) = (a.buffer(8)?, b.buffer(8)?);
     source.set(0, 1u64)?;
