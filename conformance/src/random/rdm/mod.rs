@@ -2,7 +2,7 @@
 //!
 //! Two to four endpoints of this process send each other messages with and without tags, of lengths at every threshold, into
 //! receives that are there or not, for one message or many, from one source or any; probe, claim and cancel; write, read and
-//! count in each other's memory; remove each other, and go. [`model`] judges what they see.
+//! count in each other's memory; remove each other, and go. The model judges what they see.
 //!
 //! | file | what is in it |
 //! |---|---|
