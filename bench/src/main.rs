@@ -109,7 +109,7 @@ fn bench(args: &Args) -> Outcome {
     for group in &groups {
         lines.extend(rounds::measure(&setup, rounds, group, &bar)?);
     }
-    let plots = args.only.is_none() && name == "report";
+    let plots = args.only.is_none() && !(args.verbs || args.shm || args.rdm);
     let charts = match plots {
         true => curves::charts(&setup, if args.quick { 1 } else { 3 }, args.quick, &bar)?,
         false => Vec::new(),

@@ -43,7 +43,7 @@ impl End {
             endpoint: Endpoint::new(&domain, &attr(args))?,
             source: domain.alloc(args.size, rights)?,
             inbox: domain.alloc(args.size, rights)?,
-            other: domain.alloc(args.size.max(1), rights)?,
+            other: domain.alloc(args.size, rights)?,
         };
         for number in 0..args.posted {
             let pattern = Pattern::tagged(OTHERS + u64::from(number));

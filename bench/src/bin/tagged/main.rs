@@ -66,18 +66,19 @@ impl Args {
         Duration::from_secs_f64(self.seconds.clamp(0.001, 3600.0))
     }
 
-    /// The other process, which connects to `address`.
-    fn spawn(&self, what: &str, address: &Address) -> Outcome<Other> {
+    /// The other process, with the same arguments, which connects to `address`.
+    fn spawn(&self, address: &Address) -> Outcome<Other> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args([
-            what,
-            "--size",
-            &self.size.to_string(),
-            "--posted",
-            &self.posted.to_string(),
-        ]);
-        command.args(["--unexpected", &self.unexpected.to_string()]);
-        command.args(["--depth", &self.depth.to_string(), "--peers", &self.peers.to_string()]);
+        let what = self.what.to_possible_value().ok_or("what has no name")?;
+        command.arg(what.get_name()).args(["--size", &self.size.to_string()]);
+        for (name, value) in [
+            ("--posted", self.posted),
+            ("--unexpected", self.unexpected),
+            ("--depth", self.depth),
+            ("--peers", self.peers),
+        ] {
+            command.args([name, &value.to_string()]);
+        }
         command.args(["--other", &address.to_string()]).stdin(Stdio::null()).stdout(Stdio::piped());
         Ok(Other(command.spawn()?))
     }

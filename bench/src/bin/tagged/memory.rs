@@ -44,7 +44,7 @@ pub(crate) fn open_peer(args: &Args) -> Outcome<f64> {
     let endpoint = Endpoint::new(&domain, &attr)?;
     let meet = |peers: u32, messages: u32| -> Outcome<crate::Other> {
         let args = Args { other: None, peers, depth: messages, ..*args };
-        let mut other = args.spawn("open-peer", endpoint.address())?;
+        let mut other = args.spawn(endpoint.address())?;
         let inbox = domain.alloc(64, fabric::Access::LOCAL_WRITE)?;
         for _ in 0..peers * messages {
             endpoint.post_recv(&Recv::new(Pattern::tagged(1), &inbox))?;

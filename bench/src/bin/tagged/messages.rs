@@ -35,7 +35,7 @@ impl End {
 pub(crate) fn latency(args: &Args) -> Outcome<f64> {
     let end = End::new(args)?;
     end.post_recv()?;
-    let _other = args.spawn("latency", end.endpoint.address())?;
+    let _other = args.spawn(end.endpoint.address())?;
     let Some(peer) = end.await_message()? else { return Err("the other process has left".into()) };
     end.send_unexpected(args, peer)?;
     let (mut times, begin) = (Vec::new(), Instant::now());
@@ -72,7 +72,7 @@ pub(crate) fn echo(args: &Args, address: &Address) -> Outcome {
 pub(crate) fn bandwidth(args: &Args) -> Outcome<f64> {
     let end = End::new(args)?;
     end.post_recv()?;
-    let _other = args.spawn("bandwidth", end.endpoint.address())?;
+    let _other = args.spawn(end.endpoint.address())?;
     let Some(peer) = end.await_message()? else { return Err("the other process has left".into()) };
     let mut out = [Completion::default(); 64];
     let (mut outstanding, mut sent, mut start) = (0, 0_u64, Instant::now());

@@ -9,7 +9,7 @@ use crate::rdm::{RdmEnd, RdmPair, expect_refused};
 
 const WINDOW: u64 = 16;
 
-fn is_window_full(error: &PostError) -> bool {
+pub(super) fn is_window_full(error: &PostError) -> bool {
     matches!(error, PostError::Again(Full::Peer(Blocked::Window)))
 }
 

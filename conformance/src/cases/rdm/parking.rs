@@ -1,9 +1,9 @@
 //! Connections beyond the bound: closed in agreement, and made again.
 
 use fabric_rdm::matching::Pattern;
-use fabric_rdm::window::Blocked;
-use fabric_rdm::{Full, Kind, Peer, PostError, RdmAttr, Recv, Send, Status};
+use fabric_rdm::{Kind, Peer, RdmAttr, Recv, Send, Status};
 
+use super::memory::is_window_full;
 use crate::prelude::*;
 use crate::rdm::{RdmEnd, expect_refused};
 
@@ -141,9 +141,7 @@ pub(super) fn park_keeps_window(rig: &Rig) -> Outcome {
     second.received(1, 1)?;
     first.until("its connection to be parked", |end| end.connections().is_ok_and(|n| n == 0))?;
     for _ in 0..3 {
-        expect_refused(post(0), |error| {
-            matches!(error, PostError::Again(Full::Peer(Blocked::Window)))
-        })?;
+        expect_refused(post(0), is_window_full)?;
     }
     // Places become free there without a connection; a post that is refused has one made, by which that is known.
     let inbox = first.buffer(8)?;

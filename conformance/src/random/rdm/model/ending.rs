@@ -5,7 +5,7 @@
 
 use fabric_rdm::{Kind, Status};
 
-use super::super::program::RemoteOp;
+use super::super::program::{PLACES, RemoteOp};
 use super::record::{Initiated, Initiating, LifeEnd, Moment, RdmModel};
 use crate::check::{Failed, Outcome};
 
@@ -29,14 +29,7 @@ impl RdmModel {
         let Some(one) = self.ops.get(op).cloned() else {
             return Err(Failed::new("a completion of what was posted", format!("{seen:?}")));
         };
-        let (kind, len) = match one.what {
-            Initiating::Message(message) => (Kind::Send, self.messages[message].spec.len),
-            Initiating::Access(access) => match self.accesses[access].what {
-                RemoteOp::Write(place) => (Kind::Write, super::super::program::PLACES[place]),
-                RemoteOp::Read(place) => (Kind::Read, super::super::program::PLACES[place]),
-                RemoteOp::Add => (Kind::Atomic, 8),
-            },
-        };
+        let (kind, len) = self.shape_of(&one);
         let len = if seen.status == Status::Ok { len } else { 0 };
         let is_it = (one.at, Some(one.to), kind) == (at, seen.peer, seen.kind)
             && (seen.len, one.ended) == (len, None);
@@ -60,6 +53,18 @@ impl RdmModel {
             Initiating::Message(_) => {}
         }
         Ok(())
+    }
+
+    /// The kind of an operation, and how long it is.
+    pub(super) fn shape_of(&self, op: &Initiated) -> (Kind, usize) {
+        match op.what {
+            Initiating::Message(message) => (Kind::Send, self.messages[message].spec.len),
+            Initiating::Access(access) => match self.accesses[access].what {
+                RemoteOp::Write(place) => (Kind::Write, PLACES[place]),
+                RemoteOp::Read(place) => (Kind::Read, PLACES[place]),
+                RemoteOp::Add => (Kind::Atomic, 8),
+            },
+        }
     }
 
     fn may_end(&self, op: usize, status: Status) -> bool {

@@ -146,7 +146,7 @@ impl RdmModel {
     /// not known.
     pub(in super::super) fn counts(&self, at: usize, kind: Kind) -> Option<(u64, u64)> {
         let (mut well, mut badly) = (0, 0);
-        let of_kind = |op: &&Initiated| op.at == at && self.kind_of(op) == kind;
+        let of_kind = |op: &&Initiated| op.at == at && self.shape_of(op).0 == kind;
         for op in self.ops.iter().filter(of_kind) {
             match op.ended {
                 Some(Status::Ok) => well += 1,
@@ -160,23 +160,11 @@ impl RdmModel {
 
     /// The same of all that was posted, at the end.
     pub(in super::super) fn posts(&self, at: usize, kind: Kind) -> (u64, u64) {
-        let of_kind = |op: &&Initiated| op.at == at && self.kind_of(op) == kind;
+        let of_kind = |op: &&Initiated| op.at == at && self.shape_of(op).0 == kind;
         let all = self.ops.iter().filter(of_kind);
         let is_bad = |op: &Initiated| op.ended.is_some_and(|status| status != Status::Ok);
         let (badly, well): (Vec<_>, Vec<_>) = all.partition(|op| is_bad(op));
         (well.len() as u64, badly.len() as u64)
-    }
-
-    fn kind_of(&self, op: &Initiated) -> Kind {
-        use super::super::program::RemoteOp;
-        match op.what {
-            Initiating::Message(_) => Kind::Send,
-            Initiating::Access(access) => match self.accesses[access].what {
-                RemoteOp::Write(_) => Kind::Write,
-                RemoteOp::Read(_) => Kind::Read,
-                RemoteOp::Add => Kind::Atomic,
-            },
-        }
     }
 
     /// Never were more messages of a peer without a receive than its window has.
