@@ -277,6 +277,15 @@ impl<'a> Op<'a> {
         self.code.spec().kind
     }
 
+    /// Bytes of its local side.
+    #[allow(clippy::len_without_is_empty)] // no collection
+    pub fn len(&self) -> usize {
+        match &self.local {
+            Local::Slices(slices) => slices.as_slice().iter().map(Slice::len).sum(),
+            Local::Inject(bytes) => bytes.len(),
+        }
+    }
+
     /// The value given by [`context`](Op::context).
     pub fn get_context(&self) -> u64 {
         self.context

@@ -2,7 +2,7 @@
 //! then `tagged_pingpong client ADDRESS [BYTES]`.
 
 use std::error::Error;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fabric::{Access, Domain, Hints, Region};
 use fabric_rdm::matching::Pattern;
@@ -11,9 +11,11 @@ use fabric_rdm::{
 };
 
 const USAGE: &str = "tagged_pingpong server [BYTES], or tagged_pingpong client ADDRESS [BYTES]";
+/// It ends after so many rounds, or after so long.
 const ROUNDS: u64 = 20_000;
+const TIME: Duration = Duration::from_secs(2);
 /// Rounds that are timed together.
-const BATCH: u64 = 1000;
+const BATCH: u64 = 500;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<_> = std::env::args().skip(1).collect();
@@ -48,13 +50,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-fn send(endpoint: &Endpoint, to: Peer, source: &Region) -> Result<(), Box<dyn Error>> {
+fn send(endpoint: &Endpoint, to: Peer, source: &Region) -> Result<(), PostError> {
     let send = Send::new(source).tag(1).unsignaled();
     loop {
         match endpoint.post_send(to, &send) {
             // The answer was faster than the word that there is a place for one more.
-            Err(PostError::Again(_)) => drop(endpoint.poll(&mut [])?),
-            posted => return Ok(posted.map(drop)?),
+            Err(PostError::Again(_)) => endpoint.progress()?,
+            posted => return posted.map(drop),
         }
     }
 }
@@ -70,22 +72,26 @@ fn play(
     let recv = Recv::new(Pattern::tagged(1), inbox);
     endpoint.post_recv(&recv)?;
     let (mut times, mut round, mut start) = (Vec::new(), 0, Instant::now());
+    let (begin, is_server) = (start, rounds == u64::MAX);
     let mut out = [Completion::default(); 8];
-    while round < rounds {
+    while round < rounds && (is_server || times.is_empty() || begin.elapsed() < TIME) {
         let count = endpoint.poll(&mut out)?;
         for done in out[..count].iter().filter(|done| done.kind == Kind::Recv && done.is_ok()) {
             peer = peer.or(done.peer);
+            // The answer is far: there is time to post its receive.
+            match peer.map(|peer| send(endpoint, peer, source)) {
+                // The client has ended, and wants no more answers.
+                Some(Err(PostError::PeerDown(_))) if is_server => return Ok(times),
+                sent => sent.transpose()?,
+            };
             endpoint.post_recv(&recv)?;
-            if let Some(peer) = peer {
-                send(endpoint, peer, source)?;
-            }
             round += 1;
             if round % BATCH == 0 {
                 times.push(start.elapsed().as_secs_f64() * 1e6 / (2 * BATCH) as f64);
                 start = Instant::now();
             }
         }
-        if count == 0 && rounds == u64::MAX {
+        if count == 0 && is_server {
             // The client has ended.
             while let Some(event) = endpoint.poll_event()? {
                 if let PeerEvent::Down(..) = event {

@@ -56,7 +56,9 @@ fn tagged_pingpong() {
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&client.stdout);
-        assert!(client.status.success() && said.contains("512 bytes: half a round trip"), "{said}");
+        let errors = String::from_utf8_lossy(&client.stderr);
+        let is_measured = said.contains("512 bytes: half a round trip");
+        assert!(client.status.success() && is_measured, "{provider}: {said}{errors}");
         assert!(server.wait().unwrap().success(), "it ends with its client");
     }
 }

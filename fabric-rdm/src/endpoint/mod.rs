@@ -8,7 +8,7 @@
 //! | `link` | what there is for one peer |
 //! | `connecting`, `requests`, `held`, `room` | connections as their state machines want them, those that peers ask for, and how many |
 //! | `hello_data` | what requests and their answers carry |
-//! | `sends`, `transmit` | posts, and what goes out |
+//! | `sends`, `transmit`, `posting` | posts, what goes out, and the posts of connections by which it does |
 //! | `receives`, `deliveries` | what comes in, which receive it meets, and how its payload gets there |
 //! | `claimed` | messages without a receive, found and claimed |
 //! | `rendezvous` | payload that stays at its sender |
@@ -32,6 +32,7 @@ mod lock;
 mod op;
 mod ops;
 mod post_error;
+mod posting;
 mod receives;
 mod rendezvous;
 mod requests;

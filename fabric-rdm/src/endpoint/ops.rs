@@ -42,9 +42,10 @@ impl SendOp {
     }
 }
 
+/// What is needed of an operation that was not posted at once, or not all of it.
 pub(super) enum Body {
-    Message(Outgoing),
-    OneSided(OwnedOp),
+    Message(Box<Outgoing>),
+    OneSided(Box<OwnedOp>),
     /// All that is needed of it was posted.
     Posted,
 }

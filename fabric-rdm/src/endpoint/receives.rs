@@ -98,8 +98,9 @@ impl Core {
             self.act(peer);
         }
         let from = InSlot { part, start, len: len - start };
+        let Some((link, shared)) = self.find_link(peer) else { return };
         match frame {
-            Frame::Message(head) => self.on_message(peer, id, &head, &from),
+            Frame::Message(head) => link.on_message(shared, id, &head, &from),
             Frame::Confirm => {
                 let mut bytes = [0; MAX_CONTROL];
                 match bytes.get_mut(..from.len) {
@@ -111,7 +112,7 @@ impl Core {
                     None => self.break_off(peer, id),
                 }
             }
-            frame => self.on_control(peer, id, &frame, &from),
+            frame => link.on_control(shared, id, &frame, &from),
         }
     }
 
@@ -119,103 +120,6 @@ impl Core {
         if let Some((link, shared)) = self.find_link(peer) {
             link.break_off(shared, id);
         }
-    }
-
-    fn on_message(&mut self, peer: Peer, id: ConnId, head: &MessageHead, from: &InSlot<'_>) {
-        let Some((link, shared)) = self.find_link(peer) else { return };
-        if !link.connection.on_message(id, head.number) {
-            return link.mark(shared);
-        }
-        shared.uses += 1;
-        link.used = shared.uses;
-        let is_whole = head.way == Way::Whole;
-        let bytes = if is_whole || head.way == Way::Pieces { head.len } else { 0 };
-        let fits = if is_whole { from.len as u64 == head.len } else { head.len > 0 };
-        let account = link
-            .account
-            .filter(|account| fits && shared.windows.on_message(*account, bytes).is_ok());
-        let Some(account) = account else { return link.break_off(shared, id) };
-        let credit = Some((account, bytes));
-        let envelope = Envelope { source: peer, tag: head.tag, len: head.len };
-        let key = shared.arrivals.next_key();
-        match shared.matcher.arrive(envelope, key) {
-            Ok(Arrived::Matched(met)) => {
-                let met = Met::from(met);
-                if is_whole {
-                    shared.place_from(&met, 0, from);
-                    shared.end_met(&met, Status::Ok, head.immediate, credit);
-                    if head.matched {
-                        link.say(shared, Control::Matched(head.number));
-                    }
-                } else {
-                    link.begin_delivery(shared, met, head, credit);
-                }
-            }
-            Ok(Arrived::Waits(message)) => {
-                let payload = match head.way {
-                    Way::Whole => Payload::Whole(from.to_bytes()),
-                    Way::Pieces => Payload::Partial(Vec::new()),
-                    Way::Fetched => Payload::AtSender(None),
-                    Way::Offered(remote) => Payload::AtSender(
-                        link.connection.session().map(|session| (session, remote)),
-                    ),
-                };
-                if !is_whole {
-                    link.incoming.insert(head.number, Incoming::Arrival(key));
-                }
-                shared.arrivals.insert(Arrival {
-                    id: Some(message),
-                    envelope,
-                    number: head.number,
-                    immediate: head.immediate,
-                    wants_match: head.matched,
-                    account: credit,
-                    payload,
-                });
-            }
-            // There are as many places as were granted.
-            Err(_) => {
-                shared.free_place(credit);
-                link.break_off(shared, id);
-            }
-        }
-    }
-
-    fn on_control(&mut self, peer: Peer, id: ConnId, frame: &Frame, from: &InSlot<'_>) {
-        let Some((link, shared)) = self.find_link(peer) else { return };
-        // One that was given up says nothing any more.
-        if link.current != Some(id) {
-            return;
-        }
-        let (_, sent, _) = link.connection.numbers();
-        let is_fine = match *frame {
-            Frame::Data(number) => link.on_data(shared, number, from),
-            Frame::Fetch(number) if number < sent => {
-                link.on_fetch(shared, number);
-                true
-            }
-            Frame::Done(number) | Frame::Matched(number) if number < sent => {
-                link.on_end(shared, number, matches!(frame, Frame::Done(_)));
-                true
-            }
-            Frame::Offer(number, remote) => link.on_offer(shared, number, remote),
-            Frame::Grant(grant) => {
-                (link.has_grant, link.asks) = (true, false);
-                let window = link.window.as_mut();
-                window.is_some_and(|window| window.on_grant(grant).is_ok())
-            }
-            Frame::Notice(notices) => {
-                let account = link.account;
-                account.is_some_and(|account| shared.windows.on_notice(account, notices).is_ok())
-            }
-            Frame::Park(freed) => {
-                link.connection.on_park(shared.now(), id);
-                let window = link.window.as_mut();
-                window.is_some_and(|window| window.on_freed(freed).is_ok())
-            }
-            _ => false,
-        };
-        if is_fine { link.mark(shared) } else { link.break_off(shared, id) }
     }
 
     /// A message that was there has met a receive.
@@ -274,18 +178,6 @@ impl Core {
         shared.end_send(&op, Status::Ok);
     }
 
-    /// A read of a delivery has completed.
-    pub(super) fn on_read(&mut self, peer: Peer, key: OpKey, ok: bool) {
-        let Some((link, shared)) = self.find_link(peer) else { return };
-        let Some(delivery) = shared.deliveries.get_mut(key) else { return };
-        delivery.reads = delivery.reads.saturating_sub(1);
-        link.reads = link.reads.saturating_sub(1);
-        // If not, the connection is over, and the delivery ends with it.
-        if ok && delivery.reads == 0 && delivery.taken >= delivery.met.len {
-            link.end_delivery(shared, key);
-        }
-    }
-
     /// The application does not want a message: its sender is not kept waiting.
     pub(super) fn drop_arrival(&mut self, key: OpKey) {
         let Some(arrival) = self.shared.arrivals.remove(key) else { return };
@@ -325,6 +217,118 @@ impl Shared {
 }
 
 impl PeerLink {
+    fn on_message(
+        &mut self,
+        shared: &mut Shared,
+        id: ConnId,
+        head: &MessageHead,
+        from: &InSlot<'_>,
+    ) {
+        if !self.connection.on_message(id, head.number) {
+            return self.mark(shared);
+        }
+        shared.uses += 1;
+        self.used = shared.uses;
+        let is_whole = head.way == Way::Whole;
+        let bytes = if is_whole || head.way == Way::Pieces { head.len } else { 0 };
+        let fits = if is_whole { from.len as u64 == head.len } else { head.len > 0 };
+        let account = self
+            .account
+            .filter(|account| fits && shared.windows.on_message(*account, bytes).is_ok());
+        let Some(account) = account else { return self.break_off(shared, id) };
+        let credit = Some((account, bytes));
+        let envelope = Envelope { source: self.peer, tag: head.tag, len: head.len };
+        let key = shared.arrivals.next_key();
+        match shared.matcher.arrive(envelope, key) {
+            Ok(Arrived::Matched(met)) => {
+                let met = Met::from(met);
+                if is_whole {
+                    shared.place_from(&met, 0, from);
+                    shared.end_met(&met, Status::Ok, head.immediate, credit);
+                    if head.matched {
+                        self.say(shared, Control::Matched(head.number));
+                    }
+                } else {
+                    self.begin_delivery(shared, met, head, credit);
+                }
+            }
+            Ok(Arrived::Waits(message)) => {
+                let payload = match head.way {
+                    Way::Whole => Payload::Whole(from.to_bytes()),
+                    Way::Pieces => Payload::Partial(Vec::new()),
+                    Way::Fetched => Payload::AtSender(None),
+                    Way::Offered(remote) => Payload::AtSender(
+                        self.connection.session().map(|session| (session, remote)),
+                    ),
+                };
+                if !is_whole {
+                    self.incoming.insert(head.number, Incoming::Arrival(key));
+                }
+                shared.arrivals.insert(Arrival {
+                    id: Some(message),
+                    envelope,
+                    number: head.number,
+                    immediate: head.immediate,
+                    wants_match: head.matched,
+                    account: credit,
+                    payload,
+                });
+            }
+            // There are as many places as were granted.
+            Err(_) => {
+                shared.free_place(credit);
+                self.break_off(shared, id);
+            }
+        }
+    }
+
+    fn on_control(&mut self, shared: &mut Shared, id: ConnId, frame: &Frame, from: &InSlot<'_>) {
+        // One that was given up says nothing any more.
+        if self.current != Some(id) {
+            return;
+        }
+        let (_, sent, _) = self.connection.numbers();
+        let is_fine = match *frame {
+            Frame::Data(number) => self.on_data(shared, number, from),
+            Frame::Fetch(number) if number < sent => {
+                self.on_fetch(shared, number);
+                true
+            }
+            Frame::Done(number) | Frame::Matched(number) if number < sent => {
+                self.on_end(shared, number, matches!(frame, Frame::Done(_)));
+                true
+            }
+            Frame::Offer(number, remote) => self.on_offer(shared, number, remote),
+            Frame::Grant(grant) => {
+                (self.has_grant, self.asks) = (true, false);
+                let window = self.window.as_mut();
+                window.is_some_and(|window| window.on_grant(grant).is_ok())
+            }
+            Frame::Notice(notices) => {
+                let account = self.account;
+                account.is_some_and(|account| shared.windows.on_notice(account, notices).is_ok())
+            }
+            Frame::Park(freed) => {
+                self.connection.on_park(shared.now(), id);
+                let window = self.window.as_mut();
+                window.is_some_and(|window| window.on_freed(freed).is_ok())
+            }
+            _ => false,
+        };
+        if is_fine { self.mark(shared) } else { self.break_off(shared, id) }
+    }
+
+    /// A read of a delivery has completed.
+    pub(super) fn on_read(&mut self, shared: &mut Shared, key: OpKey, ok: bool) {
+        let Some(delivery) = shared.deliveries.get_mut(key) else { return };
+        delivery.reads = delivery.reads.saturating_sub(1);
+        self.reads = self.reads.saturating_sub(1);
+        // If not, the connection is over, and the delivery ends with it.
+        if ok && delivery.reads == 0 && delivery.taken >= delivery.met.len {
+            self.end_delivery(shared, key);
+        }
+    }
+
     /// The peer broke the protocol.
     pub(super) fn break_off(&mut self, shared: &mut Shared, id: ConnId) {
         self.connection.on_broken(id);

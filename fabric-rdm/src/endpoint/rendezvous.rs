@@ -4,9 +4,9 @@ use fabric::Op;
 
 use super::link::{Control, PeerLink, PostedKind};
 use super::ops::{Body, GrantState, SendOp};
+use super::posting::Sent;
 use super::shared::Shared;
 use super::table::OpKey;
-use super::transmit::Sent;
 
 /// What a fetch of a message comes to.
 enum FetchAnswer {

@@ -74,7 +74,7 @@ impl Core {
         }
         let source = Source::hold(payload).inspect_err(|_| link.uncharge(charged, len))?;
         let message = Outgoing::new(send, source, charged);
-        let key = shared.sends.insert(op(Body::Message(message)));
+        let key = shared.sends.insert(op(Body::Message(Box::new(message))));
         match charged {
             Some(_) => link.submit(shared, key),
             None => {
@@ -109,17 +109,30 @@ impl Core {
             let detail = "one-sided operations to oneself: the memory is here";
             return Err(Error::unsupported("post", "fabric", detail).into());
         }
-        self.peers.get(peer)?;
-        let kept = OwnedOp::new(&self.shared.domain, &self.shared.connection_attr, &op.signaled())?;
         let (link, shared) = self.link(peer)?;
         link.check_alive()?;
         shared.uses += 1;
         link.used = shared.uses;
         let what = (op.get_context(), op.is_signaled());
-        let len = kept.len() as u64;
-        let one_sided = SendOp::new(peer, what, kind, len, Body::OneSided(kept));
-        let key = shared.sends.insert(one_sided);
-        link.submit(shared, key);
+        let one_sided = |body| SendOp::new(peer, what, kind, op.len() as u64, body);
+        if link.is_clear() {
+            let key = shared.sends.insert(SendOp { posts: 1, ..one_sided(Body::Posted) });
+            match link.post_direct(shared, key, op) {
+                Ok(true) => {
+                    link.track(key);
+                    shared.sends_out += 1;
+                    return Ok(key);
+                }
+                Ok(false) => drop(shared.sends.remove(key)),
+                Err(error) => {
+                    shared.sends.remove(key);
+                    return Err(error.into());
+                }
+            }
+        }
+        let kept = OwnedOp::new(&shared.domain, &shared.connection_attr, &op.signaled())?;
+        let key = shared.sends.insert(one_sided(Body::OneSided(Box::new(kept))));
+        link.enqueue(shared, key);
         shared.sends_out += 1;
         self.after_post();
         Ok(key)
@@ -167,7 +180,7 @@ impl Core {
         let shared = &mut self.shared;
         let message = Outgoing::new(send, Source::hold(send.payload)?, None);
         let what = (send.context, send.signaled);
-        let op = SendOp::new(peer, what, Kind::Send, len, Body::Message(message));
+        let op = SendOp::new(peer, what, Kind::Send, len, Body::Message(Box::new(message)));
         let waits_match = send.matched;
         let key = shared.sends.insert(SendOp { waits_payload: true, waits_match, ..op });
         let envelope = Envelope { source: peer, tag: send.tag, len };
@@ -203,31 +216,19 @@ impl Core {
         let Some(posted) = link.conn(id).and_then(|conn| conn.completed(number)) else { return };
         posted.head.into_iter().for_each(|head| shared.heads.give_back(head));
         match posted.what {
-            PostedKind::Op(key) => {
-                if let Some(op) = shared.sends.get_mut(key) {
-                    op.posts = op.posts.saturating_sub(1);
-                }
-                link.on_op(shared, key, completion.status);
-            }
-            PostedKind::Read(key) => self.on_read(peer, key, completion.is_ok()),
-            PostedKind::Control => {}
+            PostedKind::Op(key) => link.on_op(shared, key, completion.status),
+            PostedKind::Read(key) => link.on_read(shared, key, completion.is_ok()),
             PostedKind::Park if completion.is_ok() => {
                 link.connection.park_completed(shared.now(), id);
             }
-            PostedKind::Park => {}
-        }
-        let Some((link, _)) = self.find_link(peer) else { return };
-        if link.conn(id).is_some_and(|conn| conn.is_lost && conn.posted.is_empty()) {
-            self.on_lost(completion.endpoint);
+            PostedKind::Control | PostedKind::Park => {}
         }
         // There is room for one more.
-        if let Some((link, shared)) = self.find_link(peer)
-            && (link.wants_connection()
-                || link.draining
-                || link.grant.is_some()
-                || link.has_notice())
-        {
+        if link.wants_connection() || link.draining || link.grant.is_some() || link.has_notice() {
             link.mark(shared);
+        }
+        if link.conn(id).is_some_and(|conn| conn.is_lost && conn.posted.is_empty()) {
+            self.on_lost(completion.endpoint);
         }
     }
 }
@@ -289,6 +290,9 @@ impl PeerLink {
 
     /// One of the operations of `fabric` that carry an operation has completed.
     fn on_op(&mut self, shared: &mut Shared, key: OpKey, status: RawStatus) {
+        if let Some(op) = shared.sends.get_mut(key) {
+            op.posts = op.posts.saturating_sub(1);
+        }
         let status = match status {
             RawStatus::Ok => return self.end_if_done(shared, key),
             // The connection is over: what becomes of its operations follows, all at once and in their order.

@@ -1,30 +1,17 @@
 //! Sending: what a link has for its connection, as far as there is room in it.
 
 use fabric::{Access, Op};
-use fabric_core::{Error, RemoteRegion};
-use fabric_util::log_line;
+use fabric_core::RemoteRegion;
 
 use super::attr::CONTROL_DEPTH;
-use super::link::{Control, PeerLink, PostedKind, PostedOp};
+use super::link::{Control, PeerLink, PostedKind};
 use super::op::PayloadRef;
 use super::ops::{Body, GrantState, Outgoing, SendOp, Source};
+use super::posting::Sent;
 use super::shared::Shared;
-use super::slots::Posting;
 use super::table::OpKey;
 use super::wire::{DATA_HEAD, Frame, HEAD, MessageHead, Way};
-use crate::connection::ConnId;
 use crate::window::{Blocked, Grant, SendWindow, Sending};
-
-/// The most that is sent by copying it into the operation.
-pub(super) const MAX_INJECT: usize = 256;
-
-/// Whether something was posted, or has to wait.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sent {
-    Yes,
-    /// The connection has no room, or is no more.
-    No,
-}
 
 impl SendOp {
     /// The connection is no more by which the target would have read its payload.
@@ -81,63 +68,6 @@ impl PeerLink {
             grant.bytes.recall |= older.bytes.recall;
         }
         self.grant = Some(grant);
-    }
-
-    /// Posts to the current connection, if it has so much room left.
-    pub(super) fn post(
-        &mut self,
-        shared: &mut Shared,
-        what: (PostedKind, Option<u32>),
-        op: impl FnOnce(u64, &fabric::Endpoint) -> Result<(), Error>,
-    ) -> Sent {
-        self.post_by(self.current, shared, what, op)
-    }
-
-    fn post_by(
-        &mut self,
-        id: Option<ConnId>,
-        shared: &mut Shared,
-        (what, head): (PostedKind, Option<u32>),
-        op: impl FnOnce(u64, &fabric::Endpoint) -> Result<(), Error>,
-    ) -> Sent {
-        let depth = shared.attr.connection_depth as usize;
-        let reserved = match what {
-            PostedKind::Control | PostedKind::Park => 0,
-            _ => CONTROL_DEPTH as usize,
-        };
-        let peer = self.peer;
-        let posted = match id.and_then(|id| self.conn(id)) {
-            Some(conn) if conn.posted.len() + reserved < depth => {
-                let context = Posting::Sent(conn.next_post).to_bits();
-                let posted = op(context, &conn.endpoint);
-                if posted.is_ok() {
-                    conn.posted.push_back(PostedOp { what, head });
-                    conn.next_post += 1;
-                }
-                posted
-            }
-            _ => Err(Error::Again),
-        };
-        let Err(error) = posted else { return Sent::Yes };
-        head.into_iter().for_each(|head| shared.heads.give_back(head));
-        match error {
-            // Its end is reported by an event.
-            Error::Again | Error::NotConnected | Error::DeviceLost => {}
-            error => {
-                log_line!(Warn, "{peer}: the connection ends, as a post failed: {error}");
-                if let Some(id) = id {
-                    self.connection.on_lost(shared.now(), id);
-                    self.mark(shared);
-                }
-            }
-        }
-        Sent::No
-    }
-
-    /// Posts a frame without payload in the application's memory.
-    fn post_bytes(&mut self, shared: &mut Shared, what: PostedKind, bytes: &[u8]) -> Sent {
-        let op = Op::inject(bytes);
-        self.post(shared, (what, None), |context, to| to.post(&op.context(context)))
     }
 
     /// Confirms a connection, if one is to be.
@@ -198,12 +128,6 @@ impl PeerLink {
         self.window.as_ref().is_some_and(SendWindow::has_notice)
     }
 
-    /// Whether the connection has room for one more, with so many left free.
-    fn has_room(&mut self, shared: &Shared, reserved: usize) -> bool {
-        let depth = shared.attr.connection_depth as usize;
-        self.current().is_some_and(|conn| conn.posted.len() + reserved < depth)
-    }
-
     /// How many of the queue have all that they need: the first ones.
     pub(super) fn sendable(&self, shared: &Shared) -> usize {
         let mut places = self.window.as_ref().map_or(0, SendWindow::places);
@@ -215,11 +139,6 @@ impl PeerLink {
             _ => true,
         };
         self.queue.iter().take_while(may_go).count()
-    }
-
-    /// Sends a control message. False: there is no room, or no connection any more.
-    fn send_control(&mut self, shared: &mut Shared, frame: Frame) -> bool {
-        self.post_bytes(shared, PostedKind::Control, frame.encode().as_bytes()) == Sent::Yes
     }
 
     fn transmit_controls(&mut self, shared: &mut Shared) -> Sent {
@@ -314,7 +233,7 @@ impl PeerLink {
         shared: &mut Shared,
         key: OpKey,
         len: u64,
-        mut message: Outgoing,
+        mut message: Box<Outgoing>,
     ) -> (bool, Body) {
         // The number is used only if it is sent.
         let (_, sent, _) = self.connection.numbers();
@@ -366,43 +285,7 @@ impl PeerLink {
         message: &Outgoing,
     ) -> Sent {
         let encoded = Frame::Message(message.head(len, Way::Whole)).encode();
-        self.transmit_frame(shared, key, encoded.as_bytes(), message.source.all())
-    }
-
-    /// A frame with its payload: a short one is copied, so that its memory is free at once; a long one goes from where it is.
-    fn transmit_frame(
-        &mut self,
-        shared: &mut Shared,
-        key: OpKey,
-        head: &[u8],
-        payload: PayloadRef<'_>,
-    ) -> Sent {
-        let (start, end) = (head.len(), head.len() + payload.len());
-        match payload {
-            PayloadRef::Slice(slice) if end > shared.connection_attr.inject => {
-                let Ok((at, part)) = shared.heads.write(head) else { return Sent::No };
-                let slices = [part.slice(0, start), slice];
-                self.post(shared, (PostedKind::Op(key), Some(at)), |context, to| {
-                    to.post(&Op::send(&slices[..]).context(context))
-                })
-            }
-            payload => {
-                let mut bytes = [0; MAX_INJECT];
-                bytes[..start].copy_from_slice(head);
-                let copied = match payload {
-                    PayloadRef::Slice(slice) => slice.read_at(0, &mut bytes[start..end]),
-                    PayloadRef::Bytes(from) => {
-                        bytes[start..end].copy_from_slice(from);
-                        Ok(())
-                    }
-                };
-                // The memory is there, as the operation holds it.
-                if copied.is_err() {
-                    return Sent::No;
-                }
-                self.post_bytes(shared, PostedKind::Op(key), &bytes[..end])
-            }
-        }
+        self.post_frame(shared, key, encoded.as_bytes(), message.source.all())
     }
 
     /// Posts a short message that was not kept, since nothing is before it. False: there is no room.
@@ -416,7 +299,7 @@ impl PeerLink {
         let (_, sent, _) = self.connection.numbers();
         head.number = sent;
         let encoded = Frame::Message(head).encode();
-        if self.transmit_frame(shared, key, encoded.as_bytes(), payload) == Sent::No {
+        if self.post_frame(shared, key, encoded.as_bytes(), payload) == Sent::No {
             return false;
         }
         let _ = self.connection.next_number();
@@ -447,7 +330,7 @@ impl PeerLink {
         };
         let piece = left.min(room - DATA_HEAD as u64);
         let part = message.source.part(message.taken as usize, piece as usize);
-        let sent = self.transmit_frame(shared, key, encoded.as_bytes(), part);
+        let sent = self.post_frame(shared, key, encoded.as_bytes(), part);
         let is_sent = sent == Sent::Yes;
         if is_sent {
             message.taken += piece;

@@ -124,6 +124,11 @@ impl Ledger {
         }
     }
 
+    /// Whether there is a [next one](Self::next_changed).
+    pub(super) fn has_changed(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
     /// The next peer to which there was something to announce when its part changed.
     pub(super) fn next_changed(&mut self) -> Option<u32> {
         let at = self.changed.pop_front()?;
@@ -147,10 +152,10 @@ impl Ledger {
             Some(received) if received <= part.announced => part.received = received,
             _ => return Err(WindowError::Exceeded),
         }
-        // It has less left now.
-        self.note(at);
         // It will not give that back: so maybe another one.
         self.serve();
+        // It has less left now.
+        self.refill(at);
         Ok(())
     }
 
@@ -159,7 +164,15 @@ impl Ledger {
         self.change(at, |part| part.freed += amount.min(part.received - part.freed));
         // First to those that wait: then what is left of its own.
         self.serve();
-        if self.grant(at, u64::MAX) == 0 {
+        self.refill(at);
+    }
+
+    /// Grants a peer what it may have again, once it is short of it: not for each message.
+    #[inline]
+    fn refill(&mut self, at: u32) {
+        let part = &self.parts[at as usize];
+        let is_short = part.announced - part.received <= part.level / 2;
+        if (is_short || part.asked) && self.grant(at, u64::MAX) == 0 {
             self.note(at);
         }
     }

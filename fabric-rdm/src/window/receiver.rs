@@ -202,7 +202,12 @@ impl ReceiveWindows {
     }
 
     /// The next grant that is to be sent, and the peer to send it to; `None`: none is. To be asked after all else.
+    #[inline]
     pub fn take_grant(&mut self) -> Option<(Account, Grant)> {
+        if self.places.has_changed() || self.bytes.has_changed() { self.next_grant() } else { None }
+    }
+
+    fn next_grant(&mut self) -> Option<(Account, Grant)> {
         while let Some(at) = self.places.next_changed().or_else(|| self.bytes.next_changed()) {
             let account = Account(at);
             if self.is(account, AccountState::Open)

@@ -43,8 +43,9 @@ pub(crate) fn latency(args: &Args) -> Outcome<f64> {
     while times.len() < 4 || begin.elapsed() < args.time() {
         let start = Instant::now();
         for _ in 0..ROUNDS {
-            end.post_recv()?;
+            // The answer is far: its receive is posted meanwhile, as the other libraries' programs do.
             end.send(peer)?;
+            end.post_recv()?;
             end.await_message()?;
         }
         times.push(start.elapsed().as_secs_f64() * 1e6 / f64::from(2 * ROUNDS));
@@ -62,8 +63,8 @@ pub(crate) fn echo(args: &Args, address: &Address) -> Outcome {
     end.post_recv()?;
     end.send(peer)?;
     while end.await_message()?.is_some() {
-        end.post_recv()?;
         end.send(peer)?;
+        end.post_recv()?;
     }
     Ok(())
 }

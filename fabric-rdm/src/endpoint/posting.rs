@@ -1,0 +1,164 @@
+//! Posts to a connection: as far as there is room in it, and what a post that fails means.
+
+use fabric::Op;
+use fabric_core::Error;
+use fabric_util::log_line;
+
+use super::attr::CONTROL_DEPTH;
+use super::link::{PeerLink, PostedKind, PostedOp};
+use super::op::PayloadRef;
+use super::shared::Shared;
+use super::slots::Posting;
+use super::table::OpKey;
+use super::wire::Frame;
+use crate::connection::ConnId;
+
+/// The most that is sent by copying it into the operation.
+pub(super) const MAX_INJECT: usize = 256;
+
+/// Whether something was posted, or has to wait.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sent {
+    Yes,
+    /// The connection has no room, or is no more.
+    No,
+}
+
+/// Whether a post failed for a reason that passes: the end of a connection is reported by an event.
+fn has_to_wait(error: &Error) -> bool {
+    matches!(error, Error::Again | Error::NotConnected | Error::DeviceLost)
+}
+
+impl PeerLink {
+    /// Whether the connection has room for one more, with so many left free.
+    pub(super) fn has_room(&mut self, shared: &Shared, reserved: usize) -> bool {
+        let depth = shared.attr.connection_depth as usize;
+        self.current().is_some_and(|conn| conn.posted.len() + reserved < depth)
+    }
+
+    /// Posts to the current connection, if it has so much room left.
+    pub(super) fn post(
+        &mut self,
+        shared: &mut Shared,
+        what: (PostedKind, Option<u32>),
+        op: impl FnOnce(u64, &fabric::Endpoint) -> Result<(), Error>,
+    ) -> Sent {
+        self.post_by(self.current, shared, what, op)
+    }
+
+    pub(super) fn post_by(
+        &mut self,
+        id: Option<ConnId>,
+        shared: &mut Shared,
+        (what, head): (PostedKind, Option<u32>),
+        op: impl FnOnce(u64, &fabric::Endpoint) -> Result<(), Error>,
+    ) -> Sent {
+        let Err(error) = self.try_post(id, shared, (what, head), op) else { return Sent::Yes };
+        head.into_iter().for_each(|head| shared.heads.give_back(head));
+        if !has_to_wait(&error) {
+            let peer = self.peer;
+            log_line!(Warn, "{peer}: the connection ends, as a post failed: {error}");
+            if let Some(id) = id {
+                self.connection.on_lost(shared.now(), id);
+                self.mark(shared);
+            }
+        }
+        Sent::No
+    }
+
+    fn try_post(
+        &mut self,
+        id: Option<ConnId>,
+        shared: &Shared,
+        (what, head): (PostedKind, Option<u32>),
+        op: impl FnOnce(u64, &fabric::Endpoint) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let depth = shared.attr.connection_depth as usize;
+        let reserved = match what {
+            PostedKind::Control | PostedKind::Park => 0,
+            _ => CONTROL_DEPTH as usize,
+        };
+        match id.and_then(|id| self.conn(id)) {
+            Some(conn) if conn.posted.len() + reserved < depth => {
+                op(Posting::Sent(conn.next_post).to_bits(), &conn.endpoint)?;
+                conn.posted.push_back(PostedOp { what, head });
+                conn.next_post += 1;
+                Ok(())
+            }
+            _ => Err(Error::Again),
+        }
+    }
+
+    /// Posts a one-sided operation that was not kept, since nothing is before it. False: it has to wait.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn post_direct(
+        &mut self,
+        shared: &Shared,
+        key: OpKey,
+        op: &Op<'_>,
+    ) -> Result<bool, Error> {
+        let posted =
+            self.try_post(self.current, shared, (PostedKind::Op(key), None), |context, to| {
+                to.post(&op.signaled().context(context))
+            });
+        match posted {
+            Ok(()) => Ok(true),
+            Err(error) if has_to_wait(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Posts a frame without payload in the application's memory.
+    pub(super) fn post_bytes(
+        &mut self,
+        shared: &mut Shared,
+        what: PostedKind,
+        bytes: &[u8],
+    ) -> Sent {
+        let op = Op::inject(bytes);
+        self.post(shared, (what, None), |context, to| to.post(&op.context(context)))
+    }
+
+    /// Sends a control message. False: there is no room, or no connection any more.
+    pub(super) fn send_control(&mut self, shared: &mut Shared, frame: Frame) -> bool {
+        self.post_bytes(shared, PostedKind::Control, frame.encode().as_bytes()) == Sent::Yes
+    }
+
+    /// A frame with its payload: a short one is copied, so that its memory is free at once; a long one goes from where it is.
+    pub(super) fn post_frame(
+        &mut self,
+        shared: &mut Shared,
+        key: OpKey,
+        head: &[u8],
+        payload: PayloadRef<'_>,
+    ) -> Sent {
+        let (start, end) = (head.len(), head.len() + payload.len());
+        match payload {
+            PayloadRef::Slice(slice) if end > shared.connection_attr.inject => {
+                let Ok((at, part)) = shared.heads.write(head) else { return Sent::No };
+                let slices = [part.slice(0, start), slice];
+                self.post(shared, (PostedKind::Op(key), Some(at)), |context, to| {
+                    to.post(&Op::send(&slices[..]).context(context))
+                })
+            }
+            payload => {
+                let mut bytes = [0; MAX_INJECT];
+                bytes[..start].copy_from_slice(head);
+                let copied = match payload {
+                    PayloadRef::Slice(slice) => slice.read_at(0, &mut bytes[start..end]),
+                    PayloadRef::Bytes(from) => {
+                        bytes[start..end].copy_from_slice(from);
+                        Ok(())
+                    }
+                };
+                // The memory is there, as the operation holds it.
+                if copied.is_err() {
+                    return Sent::No;
+                }
+                self.post_bytes(shared, PostedKind::Op(key), &bytes[..end])
+            }
+        }
+    }
+}
