@@ -25,7 +25,7 @@
 //!
 //! # Progress
 //! Futures that are polled, and those who watch the endpoint's descriptor for futures that sleep (the tokio runtime, or the node's
-//! thread), do the endpoint's work. Where none of them does, for 2 ms, its own thread takes over: receives that were posted get
+//! thread), do the endpoint's work. Where none of them does, for 2 ms, `fabric-rdm`'s thread takes over: receives that were posted get
 //! their messages though no future is polled. An endpoint where nothing happens wakes no thread.
 
 mod claim;

@@ -111,7 +111,7 @@ impl Source for RdmSource {
         self.conditions.wake(endpoint, false, wakers);
     }
 
-    /// The endpoint's thread has its own work beside a driver that polls: it takes over where the driver does not.
+    /// `fabric-rdm`'s thread has its own work beside a driver that polls: it takes over where the driver does not.
     fn arm(&self) -> fabric::Result<Armed> {
         self.endpoint()?.arm()
     }

@@ -1,45 +1,47 @@
-//! Progress: by the application's threads while they poll or wait, and else by the endpoint's own thread.
+//! Progress: by the application's threads while they poll or wait, and else by the thread of the [service](super::service).
 //!
-//! One thread at a time sleeps on the descriptors of the endpoint: an application's thread that waits, or the endpoint's. While
-//! the application polls, the endpoint's thread only looks now and then whether it still does. While an event loop watches the
-//! endpoint's descriptor, that thread sleeps on it as well, and takes over if it has been readable for long without a poll.
+//! One thread at a time sleeps on the descriptors of the endpoint: an application's thread that waits, or the service's. While
+//! the application polls, the service only looks now and then whether it still does. While an event loop watches the
+//! endpoint's descriptor, the service sleeps on it as well, and takes over if it has been readable for long without a poll.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use fabric::Armed;
+use fabric::{Armed, CompletionQueue, EventQueue};
 use fabric_core::{Error, Result};
 use fabric_util::wakeup::{Wakeup, poll_until};
 use rustix::event::{PollFd, PollFlags};
 
+use super::calls::Caller;
 use super::completion::Completion;
 use super::core::Core;
 use super::lock::{lock, wait};
 use super::watch::Watch;
 
-/// How long an application does not poll until the endpoint's thread takes over: so long at first, and up to so long of one that
-/// goes on polling, as the thread of each of many endpoints looks so often.
-const PATIENCE: Duration = Duration::from_millis(2);
-const MAX_PATIENCE: Duration = Duration::from_millis(16);
+/// What sleeps on the descriptors, or is about to.
+const NOBODY: u8 = 0;
+const APPLICATION: u8 = 1;
+const SERVICE: u8 = 2;
 
 /// The endpoint under its lock, and those that drive it.
 pub(super) struct Driver {
     core: Mutex<Core>,
-    /// Wakes the thread that sleeps on the descriptors.
+    /// Wakes a thread of the application that sleeps on the descriptors.
     wakeup: Wakeup,
-    /// A thread sleeps on the descriptors, or is about to.
-    claimed: AtomicBool,
-    /// That thread is the endpoint's own.
-    is_own: AtomicBool,
+    /// Wakes the service's.
+    service: Caller,
+    /// The one that sleeps on the descriptors.
+    claimed: AtomicU8,
     /// Until when, in nanoseconds of the endpoint's clock.
     sleeps_until: AtomicU64,
     /// Polls of the application.
     polls: AtomicU64,
     /// Threads of the application in `wait`.
     waiters: AtomicU32,
-    stop: AtomicBool,
+    /// The service is to be called when the last of them leaves.
+    awaits_waiters: AtomicBool,
     /// Of what threads that do not sleep on the descriptors wait for: counts changes.
     changes: Mutex<u64>,
     changed: Condvar,
@@ -53,31 +55,28 @@ pub(super) struct Driver {
     arrived: AtomicU64,
 }
 
-/// The right to sleep on the descriptors: of one thread at a time, until this is dropped.
+/// The right of a thread of the application to sleep on the descriptors, until this is dropped.
 struct Claim<'a>(&'a Driver);
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        let Driver { sleeps_until, claimed, .. } = self.0;
-        sleeps_until.store(u64::MAX, Ordering::SeqCst);
-        claimed.store(false, Ordering::SeqCst);
-        self.0.change();
+        self.0.give_way();
     }
 }
 
 impl Driver {
-    pub(super) fn new(core: Core) -> Result<Self> {
+    pub(super) fn new(core: Core, service: Caller) -> Result<Self> {
         let wakeup =
             Wakeup::new().map_err(|cause| Error::system("make rdm endpoint", "fabric", cause))?;
         Ok(Driver {
             core: Mutex::new(core),
             wakeup,
-            claimed: AtomicBool::new(false),
-            is_own: AtomicBool::new(false),
+            service,
+            claimed: AtomicU8::new(NOBODY),
             sleeps_until: AtomicU64::new(u64::MAX),
             polls: AtomicU64::new(0),
             waiters: AtomicU32::new(0),
-            stop: AtomicBool::new(false),
+            awaits_waiters: AtomicBool::new(false),
             changes: Mutex::new(0),
             changed: Condvar::new(),
             watch: OnceLock::new(),
@@ -109,7 +108,7 @@ impl Driver {
         let has_ended = core.shared.has_ended();
         // A thread that is about to sleep looks at the deadline under this lock, and so does one that arms.
         let deadline = core.deadline().map_or(u64::MAX, |deadline| deadline.as_nanos() as u64);
-        let is_early = self.claimed.load(Ordering::SeqCst)
+        let is_early = self.claimed.load(Ordering::SeqCst) != NOBODY
             && deadline < self.sleeps_until.load(Ordering::SeqCst);
         if let Some(watch) = self.watched_by()
             && (has_ended || deadline < watch.timer_at())
@@ -172,8 +171,8 @@ impl Driver {
         })
     }
 
-    /// A turn of the endpoint's own thread.
-    fn turn(&self) {
+    /// A turn of the service's thread.
+    pub(super) fn turn(&self) {
         self.enter(|core| {
             if core.progress() {
                 // An event loop that watches the descriptor, or is about to, is to see it.
@@ -184,7 +183,7 @@ impl Driver {
     }
 
     /// What an event loop relies on.
-    fn watched_by(&self) -> Option<&Watch> {
+    pub(super) fn watched_by(&self) -> Option<&Watch> {
         self.watch.get().filter(|_| self.armed.load(Ordering::SeqCst))
     }
 
@@ -221,7 +220,7 @@ impl Driver {
         };
         if !matches!(armed, Ok(Armed::Waiting)) {
             self.armed.store(false, Ordering::SeqCst);
-            watch.wake_guard();
+            self.call_guard(watch);
         }
         armed
     }
@@ -245,8 +244,10 @@ impl Driver {
 
     /// Wakes all that sleep.
     fn kick(&self) {
-        if self.claimed.load(Ordering::SeqCst) {
-            self.wakeup.set();
+        match self.claimed.load(Ordering::SeqCst) {
+            APPLICATION => self.wakeup.set(),
+            SERVICE => self.service.look(),
+            _ => {}
         }
         self.change();
     }
@@ -272,13 +273,30 @@ impl Driver {
     }
 
     fn claim(&self) -> Option<Claim<'_>> {
-        (!self.claimed.swap(true, Ordering::SeqCst)).then(|| Claim(self))
+        self.try_claim(APPLICATION).then(|| Claim(self))
     }
 
-    /// Sleeps on the descriptors until one is readable, or `deadline`. The caller has the claim, and looks again.
-    fn sleep(&self, deadline: Option<Instant>, is_application: bool) -> Result<()> {
+    fn try_claim(&self, who: u8) -> bool {
+        self.claimed.compare_exchange(NOBODY, who, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
+    /// Sleeps until a descriptor is readable, or `deadline`. The caller has the claim, and looks again.
+    fn sleep(&self, deadline: Option<Instant>) -> Result<()> {
+        let Some(timer) = self.prepare_sleep(true)? else { return Ok(()) };
+        let (queue, events) = self.queues();
+        let deadline = deadline.into_iter().chain(timer).min();
+        let fds = [queue.as_fd(), events.as_fd(), self.wakeup.as_fd()];
+        let mut fds = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        poll_until(&mut fds, deadline).map_err(|cause| Error::system("wait", "fabric", cause))?;
+        self.wakeup.clear();
+        Ok(())
+    }
+
+    /// Makes sure that the descriptors become readable when there is something to do, and gives when there is at the latest.
+    /// `None`: there is something now. The caller has the claim.
+    pub(super) fn prepare_sleep(&self, is_application: bool) -> Result<Option<Option<Instant>>> {
         let core = lock(&self.core);
-        let (queue, events) = (core.shared.queue.clone(), core.shared.events.clone());
+        let queue = core.shared.queue.clone();
         let timer = core.deadline();
         let until = timer.map_or(u64::MAX, |timer| timer.as_nanos() as u64);
         self.sleeps_until.store(until, Ordering::SeqCst);
@@ -286,15 +304,14 @@ impl Driver {
         let has_more = core.more_requests || is_application && core.shared.has_ended();
         drop(core);
         let armed = if is_application { queue.arm_manual() } else { queue.arm() };
-        if has_more || armed? == Armed::Ready {
-            return Ok(());
-        }
-        let deadline = deadline.into_iter().chain(timer).min();
-        let fds = [queue.as_fd(), events.as_fd(), self.wakeup.as_fd()];
-        let mut fds = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-        poll_until(&mut fds, deadline).map_err(|cause| Error::system("wait", "fabric", cause))?;
-        self.wakeup.clear();
-        Ok(())
+        let is_ready = has_more || armed? == Armed::Ready;
+        Ok((!is_ready).then_some(timer))
+    }
+
+    /// What the endpoint sleeps on.
+    pub(super) fn queues(&self) -> (CompletionQueue, EventQueue) {
+        let core = lock(&self.core);
+        (core.shared.queue.clone(), core.shared.events.clone())
     }
 
     /// Has `look` look after each turn until it finds something; `None` when the time has passed.
@@ -306,9 +323,11 @@ impl Driver {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         self.waiters.fetch_add(1, Ordering::SeqCst);
         let found = self.wait_until(deadline, &mut look);
-        self.waiters.fetch_sub(1, Ordering::SeqCst);
-        // The endpoint's thread may have to go on.
-        self.change();
+        let is_last = self.waiters.fetch_sub(1, Ordering::SeqCst) == 1;
+        if is_last && self.awaits_waiters.swap(false, Ordering::SeqCst) {
+            // It may have to go on.
+            self.service.look();
+        }
         found
     }
 
@@ -326,67 +345,66 @@ impl Driver {
                 return Ok(None);
             }
             if let Some(claim) = self.claim() {
-                let slept = self.sleep(deadline, true);
+                let slept = self.sleep(deadline);
                 drop(claim);
                 slept?;
             } else {
-                // The endpoint's own thread gives way; another one of the application drives for both.
-                if self.is_own.load(Ordering::SeqCst) {
-                    self.wakeup.set();
+                // The service gives way; another thread of the application drives for both.
+                if self.claimed.load(Ordering::SeqCst) == SERVICE {
+                    self.service.look();
                 }
                 self.wait_change(seen, deadline);
             }
         }
     }
 
-    /// The endpoint's thread: until [`stop`](Self::stop).
-    pub(super) fn run(&self) {
-        let mut patience = PATIENCE;
-        while !self.stop.load(Ordering::SeqCst) {
-            let seen = self.seen();
-            let polls = self.polls.load(Ordering::Relaxed);
-            if self.waiters.load(Ordering::SeqCst) > 0 {
-                // They drive.
-                self.wait_change(seen, None);
-                continue;
-            }
-            self.wait_change(seen, Instant::now().checked_add(patience));
-            let is_driven = || {
-                self.polls.load(Ordering::Relaxed) != polls
-                    || self.waiters.load(Ordering::SeqCst) > 0
-                    || self.stop.load(Ordering::SeqCst)
-            };
-            if is_driven() {
-                patience = (2 * patience).min(MAX_PATIENCE);
-                continue;
-            }
-            patience = PATIENCE;
-            if let Some(watch) = self.watched_by()
-                && !watch.is_readable()
-            {
-                watch.guard(|| self.watched_by().is_some() && !is_driven());
-                continue;
-            }
-            let Some(claim) = self.claim() else { continue };
-            self.is_own.store(true, Ordering::SeqCst);
-            loop {
-                self.turn();
-                if is_driven() || self.sleep(None, false).is_err() {
-                    break;
-                }
-            }
-            self.is_own.store(false, Ordering::SeqCst);
-            drop(claim);
-        }
+    /// Polls of the application so far.
+    pub(super) fn polls(&self) -> u64 {
+        self.polls.load(Ordering::Relaxed)
     }
 
-    /// Ends [`run`](Self::run).
-    pub(super) fn stop(&self) {
-        self.stop.store(true, Ordering::SeqCst);
-        self.wakeup.set();
-        if let Some(watch) = self.watch.get() {
-            watch.wake_guard();
+    /// Whether the application drives: it has polled since so many polls, or waits.
+    pub(super) fn is_driven(&self, polls: u64) -> bool {
+        self.polls() != polls || self.waiters.load(Ordering::SeqCst) > 0
+    }
+
+    /// Whether threads of the application wait: then the service is called when the last one leaves.
+    pub(super) fn await_waiters(&self) -> bool {
+        self.awaits_waiters.store(true, Ordering::SeqCst);
+        let waits = self.waiters.load(Ordering::SeqCst) > 0;
+        if !waits {
+            self.awaits_waiters.store(false, Ordering::SeqCst);
         }
+        waits
+    }
+
+    /// The service sleeps on the descriptors from now on, unless a thread of the application does.
+    pub(super) fn take_over(&self) -> bool {
+        self.try_claim(SERVICE)
+    }
+
+    /// The one that has the claim sleeps on the descriptors no more.
+    pub(super) fn give_way(&self) {
+        self.sleeps_until.store(u64::MAX, Ordering::SeqCst);
+        self.claimed.store(NOBODY, Ordering::SeqCst);
         self.change();
+    }
+
+    /// What an event loop may rely on, now or later.
+    pub(super) fn watch_if_any(&self) -> Option<&Watch> {
+        self.watch.get()
+    }
+
+    /// Whether an event loop still relies on the descriptor: then the service is called when it does no more.
+    pub(super) fn await_watch(&self) -> bool {
+        let Some(watch) = self.watch.get() else { return false };
+        watch.guard();
+        self.watched_by().is_some()
+    }
+
+    fn call_guard(&self, watch: &Watch) {
+        if watch.take_guard() {
+            self.service.look();
+        }
     }
 }

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fabric::{Armed, Capabilities, CqAttr, Domain, ListenerAttr, Op, SharedReceiveAttr};
@@ -17,6 +16,7 @@ use super::counters::{Counter, Counters};
 use super::driver::Driver;
 use super::op::{Recv, Send};
 use super::post_error::PostError;
+use super::service::Place;
 use super::shared::{PeerEvent, Shared};
 use super::slots::Slots;
 use super::table::OpKey;
@@ -48,7 +48,7 @@ pub(super) enum Which {
 /// - A message whose post succeeded reaches the target's matching, whatever else waits there; one more than the target has
 ///   places for is refused ([`PostError::Again`]).
 /// - A peer that is lost stays so until it is [revived](Endpoint::revive).
-/// - The thread that polls makes progress; where none does, the endpoint's own thread.
+/// - The thread that polls makes progress; where none does, a thread of the library: one for all endpoints of the process.
 /// - Any thread may use it. It has a listener, a completion queue and an event queue of its own on the domain.
 ///
 /// An `Ok` is weaker than that of a connected endpoint of `fabric`: the target's *library* has the message, not yet a receive.
@@ -86,12 +86,13 @@ pub(super) enum Which {
 /// # Ok(()) }
 /// ```
 pub struct Endpoint {
+    /// It goes first: from then on the service's thread has nothing of it.
+    _place: Place,
     pub(super) driver: Arc<Driver>,
     address: Address,
     domain: Domain,
     fork_epoch: ForkEpoch,
     counters: Counters,
-    thread: Option<JoinHandle<()>>,
 }
 
 /// Room for connections beyond `max_open`: attempts that cross, and those that are being closed.
@@ -144,15 +145,11 @@ impl Endpoint {
         let slots = Slots::new(domain, attr.slot_len as usize, shared)?;
         let shared = Shared::new((domain, attr), &address, (events, queue), slots)?;
         let counters = shared.counters.clone();
-        let driver = Arc::new(Driver::new(Core::new(shared, listener)?)?);
-        let runs = driver.clone();
-        let thread = std::thread::Builder::new()
-            .name("fabric-rdm".to_owned())
-            .stack_size(256 << 10)
-            .spawn(move || runs.run())
-            .map_err(|cause| Error::system(OP, "fabric", cause))?;
+        let (place, caller) = Place::new()?;
+        let driver = Arc::new(Driver::new(Core::new(shared, listener)?, caller)?);
+        place.serve(&driver);
         let (domain, fork_epoch) = (domain.clone(), ForkEpoch::current());
-        Ok(Endpoint { driver, address, domain, fork_epoch, counters, thread: Some(thread) })
+        Ok(Endpoint { _place: place, driver, address, domain, fork_epoch, counters })
     }
 
     /// What peers need to reach it.
@@ -317,7 +314,7 @@ impl Endpoint {
     }
 
     /// Takes what happened to a peer, if something has, as far as the last call or poll knew. It makes no progress and is no
-    /// poll: where there is nothing, it costs a look at a flag. If the application does nothing else, the endpoint's thread
+    /// poll: where there is nothing, it costs a look at a flag. If the application does nothing else, the library's thread
     /// goes on.
     ///
     /// # Errors
@@ -364,7 +361,7 @@ impl Endpoint {
     /// After `Waiting` it becomes readable no later than the next completion, and stays so until it is armed again, whatever
     /// thread polls meanwhile. The event loop that watches it does the endpoint's work, by a [poll](Endpoint::poll) whenever it is
     /// readable, which may find no completion. Progress does not depend on that: if no thread polls for some milliseconds although
-    /// it is readable, the endpoint's thread takes over.
+    /// it is readable, the library's thread takes over.
     ///
     /// ```
     /// # use fabric::{Access, Armed, Domain, Hints};
@@ -456,17 +453,6 @@ impl Endpoint {
         match self.check("dump") {
             Ok(()) => self.driver.call(|core| core.dump()),
             Err(error) => error.to_string(),
-        }
-    }
-}
-
-impl Drop for Endpoint {
-    fn drop(&mut self) {
-        if self.fork_epoch.is_current() {
-            self.driver.stop();
-            if let Some(thread) = self.thread.take() {
-                let _ = thread.join();
-            }
         }
     }
 }

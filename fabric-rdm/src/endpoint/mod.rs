@@ -3,7 +3,8 @@
 //! | file | what belongs there |
 //! |---|---|
 //! | `handle` | the endpoint as applications have it |
-//! | `driver`, `watch` | who polls: the application, or the endpoint's thread; the descriptor for event loops |
+//! | `driver`, `watch` | who polls: the application, or the service; the descriptor for event loops |
+//! | `service`, `seat`, `calls` | the thread that makes progress where the application does not, each endpoint as it sees it, and what it is asked for |
 //! | `core`, `shared` | what is under the endpoint's lock, and one turn of progress |
 //! | `link` | what there is for one peer |
 //! | `connecting`, `requests`, `held`, `room` | connections as their state machines want them, those that peers ask for, and how many |
@@ -16,6 +17,7 @@
 //! | `wire`, `slots` | the format of frames, and the memory they are in |
 
 mod attr;
+mod calls;
 mod claimed;
 mod completion;
 mod connecting;
@@ -37,7 +39,9 @@ mod receives;
 mod rendezvous;
 mod requests;
 mod room;
+mod seat;
 mod sends;
+mod service;
 mod shared;
 mod slots;
 mod table;

@@ -1,7 +1,7 @@
 //! The descriptor by which an event loop waits for an endpoint: readable when there may be something to poll for.
 //!
 //! It is an `epoll(7)` descriptor of what the endpoint itself sleeps on, a timer, and a wake-up of its own: the event loop that
-//! watches it does the endpoint's work, without a second thread in between. The endpoint's thread only looks whether it does.
+//! watches it does the endpoint's work, without a second thread in between. The service's thread only looks whether it does.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,15 +28,14 @@ pub(super) struct Watch {
     /// Set where something has ended that no descriptor of the endpoint announces.
     ready: Wakeup,
     is_ready: AtomicBool,
-    /// Ends the sleep of the endpoint's thread beside the event loop.
-    guard: Wakeup,
-    guard_sleeps: AtomicBool,
+    /// The service's thread sleeps on it beside the event loop.
+    is_guarded: AtomicBool,
 }
 
 impl Watch {
     pub(super) fn new(queue: &CompletionQueue, events: &EventQueue) -> Result<Self> {
         let system = |cause| Error::system(OP, "fabric", cause);
-        let (ready, guard) = (Wakeup::new().map_err(system)?, Wakeup::new().map_err(system)?);
+        let ready = Wakeup::new().map_err(system)?;
         let system = |errno: Errno| system(errno.into());
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(system)?;
@@ -45,9 +44,9 @@ impl Watch {
             let data = epoll::EventData::new_u64(0);
             epoll::add(&all, fd, data, epoll::EventFlags::IN).map_err(system)?;
         }
-        let (is_ready, guard_sleeps) = Default::default();
+        let (is_ready, is_guarded) = Default::default();
         let timer_at = AtomicU64::new(u64::MAX);
-        Ok(Watch { all, timer, timer_at, ready, is_ready, guard, guard_sleeps })
+        Ok(Watch { all, timer, timer_at, ready, is_ready, is_guarded })
     }
 
     /// Makes the descriptor readable. The caller has the endpoint's lock.
@@ -94,24 +93,14 @@ impl Watch {
         poll_until(&mut fds, Some(Instant::now())).is_ok_and(|ready| ready > 0)
     }
 
-    /// The endpoint's thread sleeps, while `is_watched` holds, until the descriptor is readable.
-    pub(super) fn guard(&self, is_watched: impl FnOnce() -> bool) {
-        self.guard_sleeps.store(true, Ordering::SeqCst);
-        if is_watched() {
-            let fds = [self.all.as_fd(), self.guard.as_fd()];
-            let mut fds = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-            // If it fails, the thread looks for itself, again and again.
-            let _ = poll_until(&mut fds, None);
-        }
-        self.guard_sleeps.store(false, Ordering::SeqCst);
-        self.guard.clear();
+    /// Has the service's thread called when the event loop watches no more.
+    pub(super) fn guard(&self) {
+        self.is_guarded.store(true, Ordering::SeqCst);
     }
 
-    /// Ends that sleep.
-    pub(super) fn wake_guard(&self) {
-        if self.guard_sleeps.swap(false, Ordering::SeqCst) {
-            self.guard.set();
-        }
+    /// Whether it is to be called for that now.
+    pub(super) fn take_guard(&self) -> bool {
+        self.is_guarded.swap(false, Ordering::SeqCst)
     }
 }
 

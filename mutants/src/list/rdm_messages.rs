@@ -173,7 +173,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a message without bytes breaks the connection",
         runs: Runs::Tcp,
         edits: &[edit(
-            "Core::on_message",
+            "PeerLink::on_message",
             "from.len as u64 == head.len",
             "from.len as u64 == head.len && head.len > 0",
         )],
@@ -277,17 +277,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         cases: &["rdm.nobody_answers"],
     },
     Mutant {
-        name: "rdm_no_own_thread",
-        about: "the endpoint's thread does not take over when no other polls",
+        name: "rdm_no_service",
+        about: "the library's thread does not take over when no other polls",
         runs: Runs::Tcp,
-        edits: &[edit("Driver::run", "self.polls.load(Ordering::Relaxed) != polls", "true")],
+        edits: &[edit("Driver::take_over", "self.try_claim(SERVICE)", "false")],
         cases: &["rdm.sleeping_receiver_matches", "rdm.counter_exact"],
     },
     Mutant {
         name: "rdm_idle_spins",
         about: "a wake-up that was heard is heard again for ever",
         runs: Runs::Tcp,
-        edits: &[edit("Driver::sleep", "self.wakeup.clear();", "")],
+        edits: &[edit("Calls::take", "self.wakeup.clear();", "")],
         cases: &["rdm.idle_no_cpu"],
     },
     Mutant {
