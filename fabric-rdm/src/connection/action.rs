@@ -7,7 +7,8 @@ use super::hello::{Hello, Refusal};
 /// How long things may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// From the first post until the connection is there; then the peer is unreachable.
+    /// From the first post until the connection is there; then the peer is unreachable. One that answers, and has no place for
+    /// a connection, is waited for ten times as long.
     pub connect: Duration,
     /// One attempt.
     pub attempt: Duration,

@@ -7,7 +7,7 @@ use super::action::{Action, Answer, ConnId, DeathCause, DialError, Phase, Timeou
 use super::hello::{Hello, Refusal};
 use crate::identity::EndpointIdentity;
 
-/// A peer that is there and has no room is waited for so many times as long as one that may not be there.
+/// A peer that answers is waited for so many times as long as one that may not be there.
 const BUSY: u32 = 10;
 
 /// A session number may be so much higher than the last one known: more is not honest, and could use the numbers up.
@@ -253,6 +253,7 @@ impl PeerConnection {
         {
             return Answer::Refuse(Refusal::Stale(self.attempts));
         }
+        self.is_there(now);
         // The peer has no connection any more, or it would not ask. What that means here depends on the state.
         if let State::Established { conn, .. } | State::Draining { conn, .. } = self.state {
             self.actions.push_back(Action::Close(conn));
@@ -284,6 +285,12 @@ impl PeerConnection {
     /// Whether the own attempt wins over the peer's. Both sides come to the same result.
     fn wins(&self, mine: bool, theirs: bool) -> bool {
         if mine == theirs { self.me < self.peer } else { mine }
+    }
+
+    /// The peer has said something: it is not unreachable, though it may take long until both have a place.
+    fn is_there(&mut self, now: Duration) {
+        let last = self.first_wanted.saturating_add(self.timeouts.connect.saturating_mul(BUSY));
+        self.wanted = self.wanted.map(|since| since.max(now.min(last)));
     }
 
     /// Why a request cannot go on with the pair's life as it is here.
@@ -372,6 +379,9 @@ impl PeerConnection {
         if let DialError::Refused(Refusal::Over(life)) = error {
             self.peer_life = self.peer_life.max(life.saturating_add(1));
         }
+        if let DialError::Refused(Refusal::Busy | Refusal::Crossing | Refusal::Stale(_)) = error {
+            self.is_there(now);
+        }
         match error {
             DialError::Refused(Refusal::Crossing) => {
                 let until = now.saturating_add(self.timeouts.crossing);
@@ -390,13 +400,7 @@ impl PeerConnection {
                 self.attempts += ahead;
                 self.retry_later(now);
             }
-            DialError::Refused(Refusal::Busy) => {
-                // The peer is there, and will have a place: it is not unreachable.
-                let last =
-                    self.first_wanted.saturating_add(self.timeouts.connect.saturating_mul(BUSY));
-                self.wanted = self.wanted.map(|since| since.max(now.min(last)));
-                self.retry_later(now);
-            }
+            DialError::Refused(Refusal::Busy) => self.retry_later(now),
             DialError::Refused(Refusal::Stranger | Refusal::Over(_)) | DialError::Unreachable => {
                 self.is_stranger = error == DialError::Refused(Refusal::Stranger);
                 self.retry_later(now);

@@ -149,6 +149,30 @@ fn unreachable_after_its_time() {
     assert_eq!(net.received(Side::High), [1], "what was lost is not repeated");
 }
 
+/// It may take long until both have a place for a connection.
+#[test]
+fn a_peer_that_answers_is_not_unreachable() {
+    let (me, peer) = (net::identity(1), net::identity(2));
+    for refusal in [Refusal::Busy, Refusal::Crossing, Refusal::Stale(0)] {
+        let timeouts = Timeouts::default();
+        let mut connection = PeerConnection::new(me, peer, timeouts);
+        let mut now = Duration::ZERO;
+        connection.want(now).unwrap();
+        while connection.death().is_none() {
+            while let Some(action) = connection.poll_action() {
+                if let Action::Dial(conn, _) = action {
+                    connection.on_failed(now, conn, DialError::Refused(refusal));
+                }
+            }
+            now = connection.deadline().unwrap();
+            connection.tick(now);
+        }
+        assert_eq!(connection.death(), Some(DeathCause::Unreachable));
+        assert!(now > 10 * timeouts.connect, "{refusal:?}: {now:?}");
+        assert!(now < 12 * timeouts.connect, "{refusal:?}: {now:?}");
+    }
+}
+
 #[test]
 fn wrong_incarnation() {
     let mut net = Net::new();
