@@ -52,7 +52,7 @@ pub(super) fn generate(seed: u64, number: u64) -> RdmProgram {
         bare: percent(rng, 25),
     };
     let count = *rng.pick(&[12, 30, 60, 100]);
-    let mut steps: Vec<_> = (0..count).map(|_| step(rng, &taste)).collect();
+    let mut steps: Vec<_> = (0..count).flat_map(|_| steps(rng, &taste)).collect();
     if drops {
         steps.insert(rng.below(count), RdmStep::Drop(rng.below(ends)));
     }
@@ -64,13 +64,20 @@ fn percent(rng: &mut Rng, percent: usize) -> bool {
     rng.below(100) < percent
 }
 
-fn step(rng: &mut Rng, taste: &Taste) -> RdmStep {
-    let ends = taste.ends;
-    let at = rng.below(ends);
-    let other = (at + 1 + rng.below(ends - 1)) % ends;
-    if rng.below(1000) < taste.removals {
-        return RdmStep::Remove { at, peer: other };
-    }
+/// One step, or a removal that is taken back at once.
+fn steps(rng: &mut Rng, taste: &Taste) -> impl Iterator<Item = RdmStep> + use<> {
+    let at = rng.below(taste.ends);
+    let peer = (at + 1 + rng.below(taste.ends - 1)) % taste.ends;
+    let (first, second) = if rng.below(1000) < taste.removals {
+        let insert = percent(rng, 50).then_some(RdmStep::Insert { at, peer });
+        (RdmStep::Remove { at, peer }, insert)
+    } else {
+        (step(rng, taste, (at, peer)), None)
+    };
+    [Some(first), second].into_iter().flatten()
+}
+
+fn step(rng: &mut Rng, taste: &Taste, (at, other): (usize, usize)) -> RdmStep {
     let kind = rng.below(100);
     match kind {
         0..35 => {
@@ -109,7 +116,7 @@ fn step(rng: &mut Rng, taste: &Taste) -> RdmStep {
 fn send(rng: &mut Rng, taste: &Taste) -> SendSpec {
     let len = *rng.pick(&LENGTHS);
     SendSpec {
-        tag: tag(rng, taste),
+        tag: own_tag(rng, taste),
         len,
         payload: *rng.pick(&[Payload::Inject, Payload::Region, Payload::Readable]),
         matched: percent(rng, 30),
@@ -137,8 +144,15 @@ fn tag(rng: &mut Rng, taste: &Taste) -> Option<u64> {
     (!percent(rng, 20)).then(|| low | (rng.below(2) as u64) << 40)
 }
 
+/// The same, often with bits that hardly any other message has: by these one that was claimed is known.
+fn own_tag(rng: &mut Rng, taste: &Taste) -> Option<u64> {
+    let own = if percent(rng, 25) { rng.below(1 << 16) as u64 } else { 0 };
+    tag(rng, taste).map(|tag| tag | own << 41)
+}
+
 fn want(rng: &mut Rng, taste: &Taste) -> Want {
     let tag = tag(rng, taste);
-    let ignore = *rng.pick(&[0, 1 << 40, 1 << 40, 1 << 40 | 1, !0]);
+    let above = !0 << 40;
+    let ignore = *rng.pick(&[0, 1 << 40, above, above | 1, !0]);
     Want { tag, ignore, from: percent(rng, 40).then(|| rng.below(taste.ends)) }
 }

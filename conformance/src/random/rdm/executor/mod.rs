@@ -20,6 +20,10 @@ use crate::random::testbed::{Bench, Disagreement};
 
 /// How long connecting to an endpoint takes that was dropped.
 const TO_DROPPED: Duration = Duration::from_secs(1);
+/// How long endpoints wait before they try again to connect, and for an attempt of the other side: with one connection each,
+/// that is what programs would wait for most.
+const RETRY: Duration = Duration::from_millis(1);
+const CROSSING: Duration = Duration::from_millis(100);
 
 /// What a context stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +116,8 @@ fn attr(bench: &Bench, settings: &RdmSettings) -> RdmAttr {
     let connect = if settings.drops { TO_DROPPED } else { attr.timeouts.connect };
     attr.timeouts.connect = bench.scaled(connect);
     attr.timeouts.attempt = bench.scaled(attr.timeouts.attempt);
+    attr.timeouts.retry = RETRY;
+    attr.timeouts.crossing = bench.scaled(CROSSING);
     attr.max_open = settings.max_open;
     attr.send_depth = settings.send_depth;
     attr.recv_depth = settings.recv_depth;

@@ -62,7 +62,7 @@ impl RdmExecutor<'_> {
         self.model.check_events()?;
         for at in 0..self.members.len() {
             self.model.check_matching(at)?;
-            self.members[at].memory.check_guards()?;
+            self.look_at_memory(at)?;
         }
         self.buffers.values().try_for_each(crate::guarded::Guarded::check_guards)
     }

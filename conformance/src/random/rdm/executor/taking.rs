@@ -5,9 +5,9 @@ use std::time::Duration;
 use fabric_rdm::{Completion, Kind, PeerEvent, Status};
 
 use super::posts::{NUMBER, UNTOUCHED, payload};
-use super::{RdmExecutor, Which, place_at};
+use super::{RdmExecutor, Which, counter_at, place_at};
 use crate::check::{Failed, Outcome};
-use crate::random::rdm::model::{Initiating, SeenEnd};
+use crate::random::rdm::model::{Initiating, SeenEnd, Time};
 use crate::random::rdm::program::{PLACES, RemoteOp};
 
 /// How long a step that waits sleeps.
@@ -76,6 +76,7 @@ impl RdmExecutor<'_> {
             len: done.len as usize,
             message_len: done.message_len as usize,
             offset: done.offset as usize,
+            has_immediate: done.immediate.is_some(),
             message: None,
         };
         match which {
@@ -89,7 +90,10 @@ impl RdmExecutor<'_> {
                 *(if is_ok { well } else { badly }) += 1;
                 seen.message = self.name(number, done)?;
                 self.model.ended_receive(at, number, &seen)?;
-                self.look(at, number, &seen)
+                match done.kind {
+                    Kind::Released => self.look_at_all(number),
+                    _ => self.look(at, number, &seen),
+                }
             }
             _ => Err(Failed::new("a completion of what was posted", format!("e{at}: {done:?}"))),
         }
@@ -138,6 +142,38 @@ impl RdmExecutor<'_> {
             let bytes = self.members[at].memory.bytes(start..start + len)?;
             let checked = self.model.check_place((initiator, at), place, time, &bytes);
             checked.map_err(|failed| failed.of(format!("behind it, message {message}")))?;
+        }
+        Ok(())
+    }
+
+    /// What a receive of many has when it is over: all its messages, as they were, and nothing behind them.
+    fn look_at_all(&self, number: usize) -> Outcome {
+        let Some(buffer) = self.buffers.get(&(true, number)) else { return Ok(()) };
+        let receive = &self.model.receives[number];
+        for taking in &receive.took {
+            let whole = payload(taking.message, self.model.messages[taking.message].spec.len);
+            if buffer.bytes(taking.offset..taking.offset + taking.len)? != whole[..taking.len] {
+                let expected = format!("the bytes of message {}, still", taking.message);
+                return Err(Failed::new(expected, "others"));
+            }
+        }
+        if receive.is_whole() {
+            buffer.check_filled(receive.used().., UNTOUCHED)?;
+        }
+        buffer.check_guards()
+    }
+
+    /// What is in the memory of an endpoint at the end.
+    pub(super) fn look_at_memory(&self, to: usize) -> Outcome {
+        let memory = &self.members[to].memory;
+        memory.check_guards()?;
+        for at in (0..self.members.len()).filter(|at| *at != to) {
+            self.model.check_counter(at, to, memory.get(counter_at(at))?)?;
+            for (place, len) in PLACES.into_iter().enumerate() {
+                let start = place_at(at, place);
+                let bytes = memory.bytes(start..start + len)?;
+                self.model.check_place((at, to), place, Time::MAX, &bytes)?;
+            }
         }
         Ok(())
     }

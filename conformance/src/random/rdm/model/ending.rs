@@ -19,6 +19,7 @@ pub(in super::super) struct SeenEnd {
     pub(in super::super) len: usize,
     pub(in super::super) message_len: usize,
     pub(in super::super) offset: usize,
+    pub(in super::super) has_immediate: bool,
     /// The message that its immediate, or its bytes, name.
     pub(in super::super) message: Option<usize>,
 }

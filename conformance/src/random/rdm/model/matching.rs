@@ -239,12 +239,12 @@ impl<'a> Scene<'a> {
     }
 
     /// The next moment, if it is as it was seen.
-    fn moment(&self, state: &State) -> Option<State> {
-        let (time, moment) = self.moments().get(state.done)?;
+    fn moment(&self, state: &State) -> Vec<State> {
+        let Some((time, moment)) = self.moments().get(state.done) else { return Vec::new() };
         let mut next = state.clone();
         next.done += 1;
         let is_right = match moment {
-            Moment::Posted(receive) => self.posted(&mut next, *receive),
+            Moment::Posted(receive) => return self.posted(next, *receive),
             Moment::Canceled(receive, answer) => {
                 let open = next.open.len();
                 next.open.retain(|open| open.receive != *receive);
@@ -280,33 +280,41 @@ impl<'a> Scene<'a> {
                 true
             }
         };
-        is_right.then_some(next)
+        is_right.then_some(next).into_iter().collect()
     }
 
-    /// A receive is posted, and takes what it can. Whether that is what was seen.
-    fn posted(&self, state: &mut State, receive: usize) -> bool {
+    /// A receive is posted, and takes what it can, of several senders in any order: those that lead to what was seen.
+    fn posted(&self, mut state: State, receive: usize) -> Vec<State> {
         state.open.push(Open { receive, used: 0, took: 0, broken: 0 });
         let at = state.open.len() - 1;
-        while state.open.get(at).is_some() {
-            // The oldest of each sender.
-            let mut oldest: Vec<usize> = Vec::new();
-            for number in state.waiting.iter().filter(|number| self.takes(receive, **number)) {
-                let from = self.message(*number).from;
-                if !oldest.iter().any(|other| self.message(*other).from == from) {
-                    oldest.push(*number);
+        let (mut done, mut left) = (Vec::new(), vec![state]);
+        while let Some(state) = left.pop() {
+            let oldest = self.oldest(&state, receive);
+            if state.open.get(at).is_none() || oldest.is_empty() {
+                done.push(state);
+                continue;
+            }
+            for number in oldest {
+                let mut next = state.clone();
+                next.waiting.retain(|waiting| *waiting != number);
+                if self.meets(&mut next, at, number) {
+                    left.push(next);
                 }
             }
-            let took = state.open[at].took;
-            let is_next = |number: &&usize| self.takers.get(number) == Some(&(receive, took));
-            let is_unseen = |number: &&usize| !self.takers.contains_key(number);
-            let unseen = || oldest.iter().find(is_unseen).or(oldest.first());
-            let Some(next) = oldest.iter().find(is_next).or_else(unseen) else { return true };
-            state.waiting.retain(|waiting| waiting != next);
-            if !self.meets(state, at, *next) {
-                return false;
+        }
+        done
+    }
+
+    /// Of what waits and a receive takes, the oldest of each sender.
+    fn oldest(&self, state: &State, receive: usize) -> Vec<usize> {
+        let mut oldest: Vec<usize> = Vec::new();
+        for number in state.waiting.iter().filter(|number| self.takes(receive, **number)) {
+            let from = self.message(*number).from;
+            if !oldest.iter().any(|other| self.message(*other).from == from) {
+                oldest.push(*number);
             }
         }
-        true
+        oldest
     }
 
     /// A probe found a waiting message. Whether it was that one.

@@ -43,7 +43,8 @@ impl RdmModel {
             return wrong("a message that was sent".to_owned());
         };
         let is_it = (message.to, Some(message.from)) == (receive.at, seen.peer)
-            && (message.spec.tag, message.spec.len) == (seen.tag, seen.message_len);
+            && (message.spec.tag, message.spec.len) == (seen.tag, seen.message_len)
+            && message.spec.immediate == seen.has_immediate;
         if !is_it {
             return wrong(format!("what is known of message {index}: {message:?}"));
         }

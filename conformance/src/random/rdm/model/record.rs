@@ -265,8 +265,13 @@ impl RdmModel {
 
 impl RdmReceive {
     /// Bytes of it that messages took, as far as it was seen.
-    pub(super) fn used(&self) -> usize {
+    pub(in super::super) fn used(&self) -> usize {
         self.took.iter().map(|taking| taking.len).sum()
+    }
+
+    /// Whether each message that it took was seen.
+    pub(in super::super) fn is_whole(&self) -> bool {
+        self.broken == 0
     }
 
     /// Whether it takes no more with so many bytes used.

@@ -110,8 +110,8 @@ fn spec(tag: u64) -> SendSpec {
 }
 
 fn end(kind: Kind, status: Status) -> SeenEnd {
-    let (peer, tag, message) = (None, None, None);
-    SeenEnd { kind, status, peer, tag, len: 0, message_len: 0, offset: 0, message }
+    let (peer, tag, has_immediate, message) = (None, None, true, None);
+    SeenEnd { kind, status, peer, tag, len: 0, message_len: 0, offset: 0, has_immediate, message }
 }
 
 #[test]
@@ -194,6 +194,7 @@ fn a_message_comes_once_and_whole() {
         SeenEnd { len: 7, ..right.clone() },
         SeenEnd { message_len: 9, ..right.clone() },
         SeenEnd { tag: Some(6), ..right.clone() },
+        SeenEnd { has_immediate: false, ..right.clone() },
         SeenEnd { peer: Some(1), ..right.clone() },
         SeenEnd { offset: 1, ..right.clone() },
         SeenEnd { status: Status::Truncated, ..right.clone() },
@@ -354,6 +355,22 @@ fn of_a_life_that_was_cut_no_message_comes_behind_a_gap() {
 }
 
 #[test]
+fn a_receive_of_many_takes_first_what_never_came_whole() {
+    for (offset, is_right) in [(8, true), (4, false)] {
+        let mut story = Story::new(3);
+        let messages = [story.send(0, 1, 5), story.send(2, 1, 6)];
+        story.probe(1, exact(5), Some(messages[0]), false);
+        story.probe(1, exact(6), Some(messages[1]), false);
+        story.0.posted_receive(1, (ANY, 100, Some(8)), None, Posting::Taken).unwrap();
+        let seen = SeenEnd { offset, ..story.taking(0, messages[1]) };
+        story.0.ended_receive(1, 0, &seen).unwrap();
+        story.0.drops(0);
+        story.over(0, Status::PeerLost).unwrap();
+        assert_eq!(story.0.check_matching(1).is_ok(), is_right, "{offset}");
+    }
+}
+
+#[test]
 fn receives_from_a_lost_peer_alone_end() {
     let directed = Want { from: Some(0), ..ANY };
     for (want, ends, is_right) in
@@ -414,4 +431,7 @@ fn each_fetch_finds_another_value() {
     story.accessed(ops[2], Kind::Atomic, 8);
     let late = story.access(0, 1, RemoteOp::Add, false);
     story.0.fetched(late, 0).unwrap_err();
+    story.0.check_counter(0, 1, 4).unwrap();
+    story.0.check_counter(0, 1, 3).unwrap_err();
+    story.0.check_counter(0, 1, 5).unwrap_err();
 }
