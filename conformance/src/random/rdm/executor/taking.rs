@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use fabric_rdm::{Completion, Kind, PeerEvent, Status};
+use fabric_rdm::{Completion, Kind, Status};
 
-use super::posts::{NUMBER, UNTOUCHED, payload};
+use super::posts::{UNTOUCHED, payload};
 use super::{RdmExecutor, Which, counter_at, place_at};
 use crate::check::{Failed, Outcome};
 use crate::random::rdm::model::{Initiating, SeenEnd, Time};
-use crate::random::rdm::program::{PLACES, RemoteOp};
+use crate::random::rdm::program::{NUMBER, PLACES, RemoteOp};
 
 /// How long a step that waits sleeps.
 const NAP: Duration = Duration::from_millis(2);
@@ -29,9 +29,7 @@ impl RdmExecutor<'_> {
                 break;
             }
         }
-        while let Some(event) = endpoint.poll_event()? {
-            self.event(at, event)?;
-        }
+        self.events(at)?;
         let (open, max) = (endpoint.connections()?, self.program.settings.max_open);
         if open > max {
             let expected = format!("e{at}: at most {max} connections");
@@ -49,29 +47,15 @@ impl RdmExecutor<'_> {
         self.poll(at).map(drop)
     }
 
-    fn event(&mut self, at: usize, event: PeerEvent) -> Outcome {
-        let PeerEvent::Down(peer, cause) = event else {
-            return Err(Failed::new("no stranger", format!("e{at}: {event:?}")));
-        };
-        let member = &self.members[at];
-        let of = member.handles.get(&peer).copied().filter(|of| member.peers[*of] == peer);
-        match of {
-            Some(of) => {
-                self.note(format!("e{at}: e{of} is down: {cause}"));
-                self.model.event(at, of).map_err(|failed| failed.of(cause))
-            }
-            None => Err(Failed::new("an event of a peer", format!("e{at}: {event:?}"))),
-        }
-    }
-
     fn completed(&mut self, at: usize, done: &Completion) -> Outcome {
         self.note(brief(at, done));
         let which = Which::from_bits(done.context);
         let is_receive = matches!(done.kind, Kind::Recv | Kind::Released);
+        let peer = done.peer.map_or(Ok(None), |peer| self.whose(at, peer))?;
         let mut seen = SeenEnd {
             kind: done.kind,
             status: done.status,
-            peer: done.peer.and_then(|peer| self.members[at].handles.get(&peer).copied()),
+            peer,
             tag: done.tag,
             len: done.len as usize,
             message_len: done.message_len as usize,
@@ -85,6 +69,9 @@ impl RdmExecutor<'_> {
                 self.found(at, op, done.status)
             }
             Which::Receive(number) if is_receive => {
+                if self.model.receives.get(number).is_some_and(|receive| receive.silent) {
+                    self.reveal(number)?;
+                }
                 let is_ok = done.status == Status::Ok;
                 let (well, badly) = &mut self.members[at].received;
                 *(if is_ok { well } else { badly }) += 1;
@@ -117,7 +104,7 @@ impl RdmExecutor<'_> {
     }
 
     /// What a receive has: the bytes of the message, and of writes before it.
-    fn look(&mut self, at: usize, number: usize, seen: &SeenEnd) -> Outcome {
+    pub(super) fn look(&mut self, at: usize, number: usize, seen: &SeenEnd) -> Outcome {
         let (Some(buffer), Some(message)) = (self.buffers.get(&(true, number)), seen.message)
         else {
             return Ok(());
@@ -186,7 +173,7 @@ impl RdmExecutor<'_> {
         let (Initiating::Access(access), Status::Ok) = (one.what, status) else { return Ok(()) };
         let (to, time) = (one.to, self.model.posted_at(op));
         match self.model.accesses[access].what {
-            RemoteOp::Write(_) => Ok(()),
+            RemoteOp::Write(_) | RemoteOp::Forbidden => Ok(()),
             RemoteOp::Read(place) => {
                 let bytes = buffer.bytes(..)?;
                 let checked = self.model.check_place((at, to), place, time, &bytes);

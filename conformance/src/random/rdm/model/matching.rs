@@ -54,7 +54,7 @@ pub(super) struct Open {
 
 impl<'a> Scene<'a> {
     pub(super) fn new(model: &'a RdmModel, at: usize) -> Self {
-        let mut streams = vec![Vec::new(); model.settings.ends];
+        let mut streams = vec![Vec::new(); model.links.len()];
         let mut claims = HashMap::new();
         for (number, message) in model.messages.iter().enumerate() {
             // One of its own is here until it is canceled.
@@ -105,10 +105,11 @@ impl<'a> Scene<'a> {
 
     /// States that can be next, those that are more likely last.
     pub(super) fn next(&self, state: &State) -> Vec<State> {
-        let mut next = Vec::new();
+        let mut next = self.vanishings(state);
         for from in 0..self.streams.len() {
             next.extend(self.loses(state, from));
             next.extend(self.falls(state, from));
+            next.extend(self.admits(state, from));
         }
         for from in 0..self.streams.len() {
             next.extend(self.arrives(state, from));
@@ -205,7 +206,7 @@ impl<'a> Scene<'a> {
         })
     }
 
-    /// A peer is down: receives from it alone end, and what has not come whole of its messages is gone.
+    /// A peer is down: receives from it alone end.
     fn falls(&self, state: &State, from: usize) -> Option<State> {
         let cut = self.model.cut_at(self.at, from)?;
         let is_before = self.moments().get(state.done).is_some_and(|moment| moment.0 < cut);
@@ -214,12 +215,39 @@ impl<'a> Scene<'a> {
         }
         let mut next = state.clone();
         next.away[from] = true;
-        next.waiting.retain(|number| {
+        self.ends_directed(&mut next, from).then_some(next)
+    }
+
+    /// A peer that was removed connects: the event comes later.
+    fn admits(&self, state: &State, from: usize) -> Option<State> {
+        let of_it = |(_, moment): &(Time, Moment)| match moment {
+            Moment::Admitted(of) => (*of == from).then_some(true),
+            Moment::Removed(of) | Moment::Inserted(of) | Moment::Revived(of) => {
+                (*of == from).then_some(false)
+            }
+            _ => None,
+        };
+        let is_next = || self.moments()[state.done..].iter().find_map(of_it) == Some(true);
+        (state.away[from] && is_next()).then(|| {
+            let mut next = state.clone();
+            next.away[from] = false;
+            next
+        })
+    }
+
+    /// Of a peer that is down one of the messages that wait is gone, as it had not come whole. Its sender does not know either.
+    fn vanishings(&self, state: &State) -> Vec<State> {
+        let may_vanish = |number: &usize| {
             let message = self.message(*number);
             let is_seen = self.takers.contains_key(number) || self.claims.contains_key(number);
-            message.from != from || is_seen || !self.model.is_doubtful(message)
-        });
-        self.ends_directed(&mut next, from).then_some(next)
+            state.away[message.from] && !is_seen && self.model.is_doubtful(message)
+        };
+        let without = |number: usize| {
+            let mut next = state.clone();
+            next.waiting.retain(|waiting| *waiting != number);
+            next
+        };
+        state.waiting.iter().copied().filter(may_vanish).map(without).collect()
     }
 
     /// Receives from one peer alone end. Whether they were seen to.
@@ -274,6 +302,7 @@ impl<'a> Scene<'a> {
             }
             Moment::Arrived(message) => self.has_arrived(state, *message),
             Moment::Fallen(from) => state.away[*from],
+            Moment::Admitted(from) => !state.away[*from],
             Moment::Removed(from) => self.removed(&mut next, *from),
             Moment::Inserted(from) | Moment::Revived(from) => {
                 next.away[*from] = false;

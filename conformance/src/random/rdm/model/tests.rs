@@ -41,7 +41,7 @@ impl Story {
 
     /// A receive of 100 bytes.
     fn receive(&mut self, at: usize, want: Want) -> usize {
-        self.0.posted_receive(at, (want, 100, None), None, Posting::Taken).unwrap();
+        self.0.posted_receive(at, (want, 100, None), false, None, Posting::Taken).unwrap();
         self.0.receives.len() - 1
     }
 
@@ -274,7 +274,7 @@ fn a_claimed_message_meets_no_receive() {
     let mut story = Story::new(2);
     let messages = [story.send(0, 1, 5), story.send(0, 1, 5)];
     let claim = story.probe(1, ANY, Some(messages[0]), true).unwrap();
-    story.0.posted_receive(1, (ANY, 100, None), Some(claim), Posting::Taken).unwrap();
+    story.0.posted_receive(1, (ANY, 100, None), false, Some(claim), Posting::Taken).unwrap();
     story.took(0, messages[1]).unwrap();
     assert!(story.0.check_matching(1).is_err());
 }
@@ -283,7 +283,7 @@ fn a_claimed_message_meets_no_receive() {
 fn a_buffer_for_many_is_filled_in_order() {
     for (offset, len, is_right) in [(8, 16, true), (8, 8, false), (9, 16, false)] {
         let mut story = Story::new(2);
-        story.0.posted_receive(1, (ANY, 20, Some(8)), None, Posting::Taken).unwrap();
+        story.0.posted_receive(1, (ANY, 20, Some(8)), false, None, Posting::Taken).unwrap();
         let messages = [story.send(0, 1, 5), story.send(0, 1, 6)];
         story.took(0, messages[0]).unwrap();
         let second = SeenEnd { offset, ..story.taking(0, messages[1]) };
@@ -294,7 +294,7 @@ fn a_buffer_for_many_is_filled_in_order() {
         assert_eq!(seen.is_ok(), is_right, "{offset} {len}");
     }
     let mut story = Story::new(2);
-    story.0.posted_receive(1, (ANY, 20, Some(8)), None, Posting::Taken).unwrap();
+    story.0.posted_receive(1, (ANY, 20, Some(8)), false, None, Posting::Taken).unwrap();
     let early = end(Kind::Released, Status::Ok);
     story.0.ended_receive(1, 0, &early).unwrap_err();
 }
@@ -361,12 +361,32 @@ fn a_receive_of_many_takes_first_what_never_came_whole() {
         let messages = [story.send(0, 1, 5), story.send(2, 1, 6)];
         story.probe(1, exact(5), Some(messages[0]), false);
         story.probe(1, exact(6), Some(messages[1]), false);
-        story.0.posted_receive(1, (ANY, 100, Some(8)), None, Posting::Taken).unwrap();
+        story.0.posted_receive(1, (ANY, 100, Some(8)), false, None, Posting::Taken).unwrap();
         let seen = SeenEnd { offset, ..story.taking(0, messages[1]) };
         story.0.ended_receive(1, 0, &seen).unwrap();
         story.0.drops(0);
         story.over(0, Status::PeerLost).unwrap();
         assert_eq!(story.0.check_matching(1).is_ok(), is_right, "{offset}");
+    }
+}
+
+#[test]
+fn what_waits_of_a_lost_peer_stays_or_goes() {
+    let stories = [
+        (Some(0), Some(1), true),
+        (Some(1), None, true),
+        (None, None, true),
+        (Some(1), Some(0), false),
+    ];
+    for (first, second, is_right) in stories {
+        let mut story = Story::new(2);
+        let messages = [5, 6].map(|tag| story.send(0, 1, tag));
+        story.probe(1, exact(6), Some(messages[1]), false);
+        story.0.drops(0);
+        story.0.fell(1, 0).unwrap();
+        story.probe(1, ANY, first.map(|first: usize| messages[first]), true);
+        story.probe(1, ANY, second.map(|second: usize| messages[second]), false);
+        assert_eq!(story.0.check_matching(1).is_ok(), is_right, "{first:?}, {second:?}");
     }
 }
 
