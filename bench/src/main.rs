@@ -104,7 +104,11 @@ fn bench(args: &Args) -> Outcome {
         }
     }
     let bar = progress(&groups, rounds);
-    verify(&setup, &bar)?;
+    if args.rdm {
+        verify_tagged(&setup, &bar)?;
+    } else {
+        verify(&setup, &bar)?;
+    }
     let mut lines = Vec::new();
     for group in &groups {
         lines.extend(rounds::measure(&setup, rounds, group, &bar)?);
@@ -265,6 +269,16 @@ fn verify(setup: &Setup, bar: &ProgressBar) -> Outcome {
             let args = format!("{shape} --verify --iterations 32 --warmup 0");
             Case::new(Program::Fabric, Figure::Us, &args).perf(setup)?;
         }
+    }
+    Ok(())
+}
+
+/// The same of tagged messages: short ones, in pieces, and read from where they are; with others in the way.
+fn verify_tagged(setup: &Setup, bar: &ProgressBar) -> Outcome {
+    bar.set_message("verifying tagged messages");
+    for size in [64, 4096, 1 << 16, 1 << 20] {
+        let args = format!("verify --size {size} --posted 10 --unexpected 10");
+        Case::new(Program::Tagged, Figure::RatePerS, &args).best(setup)?;
     }
     Ok(())
 }

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use conformance::random::rdm::{RdmProgram, RdmStep};
 use conformance::random::{Program, Step};
+use serde::de::DeserializeOwned;
 
 use crate::mutant::{Mutant, Runs};
 use crate::plant::VARIABLE;
@@ -62,36 +64,84 @@ pub(crate) fn out_of_reach(mutant: &Mutant) -> Option<&'static str> {
         Runs::Tests => return Some("user code and devices behave in programs"),
         Runs::Verbs => return Some("needs a device"),
     }
-    if ["rdm.", "datagram."].iter().any(|group| mutant.cases[0].starts_with(group)) {
-        return Some("programs have connected endpoints");
+    if mutant.cases[0].starts_with("datagram.") {
+        return Some("programs have reliable endpoints");
     }
     OUT_OF_REACH.iter().find(|(name, _)| *name == mutant.name).map(|(_, why)| *why)
 }
 
-/// Runs random programs while a mutant is enabled.
+/// Programs of a kind, as far as their length is concerned.
+trait Posts: DeserializeOwned {
+    /// What has the suite draw them.
+    const FLAGS: &[&str];
+
+    /// How many of its steps post something.
+    fn posts(&self) -> usize;
+}
+
+impl Posts for Program {
+    const FLAGS: &[&str] = &[];
+
+    fn posts(&self) -> usize {
+        let posts = |step: &&Step| matches!(step, Step::Post { .. } | Step::Receive { .. });
+        self.steps.iter().filter(posts).count()
+    }
+}
+
+impl Posts for RdmProgram {
+    const FLAGS: &[&str] = &["--rdm"];
+
+    fn posts(&self) -> usize {
+        let posts = |step: &&RdmStep| {
+            use RdmStep::{OneSided, Receive, Send};
+            matches!(step, Send { .. } | Receive { .. } | OneSided { .. })
+        };
+        self.steps.iter().filter(posts).count()
+    }
+}
+
+/// Fails if random programs find something with no mutant enabled.
+pub(crate) fn check_healthy(program: &Path) -> Result<(), String> {
+    let posts = [found::<Program>(program, 0)?, found::<RdmProgram>(program, 0)?];
+    match posts.into_iter().flatten().next() {
+        None => Ok(()),
+        Some(posts) => {
+            let folder = folder(0);
+            Err(format!(
+                "with no mutant enabled a program of {posts} posts is found: {}",
+                folder.display()
+            ))
+        }
+    }
+}
+
+/// Runs random programs while a mutant is enabled: of datagram endpoints, if it is about those.
 pub(crate) fn attempt(program: &Path, number: usize, mutant: &'static Mutant) -> Verdict {
     let start = Instant::now();
-    let killer = match found(program, number) {
-        Ok(None) => None,
-        Ok(Some(found)) => {
-            let posts = |step: &&Step| matches!(step, Step::Post { .. } | Step::Receive { .. });
-            let posts = found.steps.iter().filter(posts).count();
+    let is_rdm = mutant.cases[0].starts_with("rdm.");
+    let found = match is_rdm {
+        true => found::<RdmProgram>(program, number),
+        false => found::<Program>(program, number),
+    };
+    let killer = match found {
+        Ok(posts) => posts
             // What is too long to read is not found.
-            (posts <= MAX_POSTS).then(|| format!("a random program, {posts} posts are left of it"))
-        }
+            .filter(|posts| *posts <= MAX_POSTS)
+            .map(|posts| format!("a random program, {posts} posts are left of it")),
         Err(end) => Some(end),
     };
     Verdict::new(mutant, mutant.runs.provider(), killer.into_iter().collect(), false, start)
 }
 
-/// The program that the model and the mutant disagree about; the error is how the mutant died.
-pub(crate) fn found(program: &Path, mutant: usize) -> Result<Option<Program>, String> {
+/// How many posts the program has that the model and the mutant disagree about; the error is how the mutant died.
+fn found<P: Posts>(program: &Path, mutant: usize) -> Result<Option<usize>, String> {
     let out = folder(mutant);
     // What an earlier run left there would be taken for this one's.
     let _ = std::fs::remove_dir_all(&out);
     let mut command = Command::new(program);
     command
         .args(["fuzz", "--provider", "tcp", "--seed", "1", "--programs", PROGRAMS])
+        .args(P::FLAGS)
         .args(["--shrink", SHRINK_SECONDS, "--out"])
         .arg(&out)
         .env(VARIABLE, mutant.to_string());
@@ -105,8 +155,9 @@ pub(crate) fn found(program: &Path, mutant: usize) -> Result<Option<Program>, St
     let mut files = std::fs::read_dir(&out).map_err(text)?;
     let file = files.next().ok_or_else(|| format!("(no program in {})", out.display()))?;
     let json = std::fs::read(file.map_err(text)?.path()).map_err(text)?;
-    let program = serde_json::from_slice(&json);
-    program.map(Some).map_err(|error| format!("(no program: {error})"))
+    let found: P =
+        serde_json::from_slice(&json).map_err(|error| format!("(no program: {error})"))?;
+    Ok(Some(found.posts()))
 }
 
 fn folder(mutant: usize) -> PathBuf {

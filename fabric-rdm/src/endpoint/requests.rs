@@ -74,8 +74,9 @@ impl Core {
         };
         let refuse = |request, refusal| refuse(request, refusal).map(|()| None);
         let peer = match self.peers.find(from) {
+            // At the address of an earlier incarnation is this one, which may know itself as a peer.
+            _ if from == self.shared.me => return refuse(request, Refusal::Gone),
             Some(peer) => peer,
-            None if from == self.shared.me => return refuse(request, Refusal::Gone),
             // It is for an earlier incarnation, which is gone: also if this one does not know the peer.
             None if !is_for(self.shared.me, request.private_data()) => {
                 return refuse(request, Refusal::Gone);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use fabric::{Access, Domain, Hints, Region};
 use fabric_rdm::matching::Pattern;
 use fabric_rdm::{Completion, Endpoint, Peer, PostError, RdmAttr, Recv, Send};
+use fabric_util::splitmix::mix;
 
 use crate::{Args, Outcome};
 
@@ -33,6 +34,12 @@ pub(crate) fn attr(args: &Args) -> RdmAttr {
         (resource.window, resource.total) = (window, resource.total.max(2 * window));
     }
     attr
+}
+
+/// The bytes of a message.
+fn content(number: u64, len: usize) -> Vec<u8> {
+    let words = (0..len.div_ceil(8) as u64).map(|at| mix(number << 32 | at));
+    words.flat_map(u64::to_le_bytes).take(len).collect()
 }
 
 impl End {
@@ -72,6 +79,20 @@ impl End {
                 Err(PostError::Again(_)) => self.endpoint.progress()?,
                 posted => return Ok(posted.map(drop)?),
             }
+        }
+    }
+
+    /// Writes the bytes of a message, which no other one has, to where it is sent from.
+    pub(crate) fn write(&self, number: u64) -> Outcome {
+        Ok(self.source.write_at(0, &content(number, self.source.len()))?)
+    }
+
+    /// Compares what was received with the bytes of a message.
+    pub(crate) fn compare(&self, number: u64) -> Outcome {
+        let (bytes, expected) = (self.inbox.to_vec(..)?, content(number, self.inbox.len()));
+        match bytes.iter().zip(&expected).position(|(byte, expected)| byte != expected) {
+            None => Ok(()),
+            Some(at) => Err(format!("byte {at} of message {number} is another one").into()),
         }
     }
 

@@ -53,6 +53,8 @@ enum What {
     Latency,
     /// Bytes a second of messages with many under way.
     Bandwidth,
+    /// How many messages came, each byte of each compared: no figure for a comparison.
+    Verify,
     /// Memory of a peer that is known and not connected, in bytes.
     IdlePeer,
     /// Memory of a peer that is connected, beside the slots that all share, in bytes.
@@ -108,10 +110,12 @@ fn run(args: &Args) -> Outcome {
     let figure = match (&args.other, args.what) {
         (None, What::Latency) => messages::latency(args)?,
         (None, What::Bandwidth) => messages::bandwidth(args)?,
+        (None, What::Verify) => messages::verify(args)?,
         (None, What::IdlePeer) => memory::idle_peer(args)?,
         (None, What::OpenPeer) => memory::open_peer(args)?,
         (Some(address), What::Latency) => return messages::echo(args, address),
         (Some(address), What::Bandwidth) => return messages::take(args, address),
+        (Some(address), What::Verify) => return messages::verify_other(args, address),
         (Some(address), _) => return memory::connect(args, address),
     };
     println!("{figure}");

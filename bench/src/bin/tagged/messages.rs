@@ -1,4 +1,4 @@
-//! Latency and bandwidth.
+//! Latency and bandwidth, and whether messages come as they were sent.
 
 use std::time::Instant;
 
@@ -10,6 +10,8 @@ use crate::{Args, Outcome};
 
 /// Round trips between looks at the clock.
 const ROUNDS: u32 = 500;
+/// Round trips whose bytes are compared.
+const COMPARED: u64 = 100;
 
 impl End {
     /// Waits for a message; gives its sender. `None`: the other process is gone.
@@ -117,6 +119,43 @@ pub(crate) fn take(args: &Args, address: &Address) -> Outcome {
         for _ in out[..count].iter().filter(|done| done.is_ok()) {
             post()?;
         }
+    }
+    Ok(())
+}
+
+/// Round trips with every byte compared; gives the number of messages.
+pub(crate) fn verify(args: &Args) -> Outcome<f64> {
+    let end = End::new(args)?;
+    end.post_recv()?;
+    let _other = args.spawn(end.endpoint.address())?;
+    let left = "the other process has left";
+    let peer = end.await_message()?.ok_or(left)?;
+    end.send_unexpected(args, peer)?;
+    for number in 0..COMPARED {
+        end.post_recv()?;
+        end.write(2 * number)?;
+        end.send(peer)?;
+        end.await_message()?.ok_or(left)?;
+        end.compare(2 * number + 1)?;
+    }
+    Ok((2 * COMPARED) as f64)
+}
+
+/// The other end of [`verify`].
+pub(crate) fn verify_other(args: &Args, address: &Address) -> Outcome {
+    let end = End::new(args)?;
+    let peer = end.endpoint.insert(address)?;
+    end.send_unexpected(args, peer)?;
+    end.post_recv()?;
+    end.send(peer)?;
+    for number in 0.. {
+        if end.await_message()?.is_none() {
+            break;
+        }
+        end.compare(2 * number)?;
+        end.post_recv()?;
+        end.write(2 * number + 1)?;
+        end.send(peer)?;
     }
     Ok(())
 }

@@ -106,6 +106,23 @@ pub(super) fn wrong_incarnation(rig: &Rig) -> Outcome {
     Ok(())
 }
 
+pub(super) fn own_predecessor(rig: &Rig) -> Outcome {
+    let RdmPair { a, .. } = RdmPair::new(rig)?;
+    let rails: Vec<_> = a.address().rails().collect();
+    let own = a.insert(a.address())?;
+    let before = a.insert(&address(EndpointIdentity::random()?, &rails)?)?;
+    for _ in 0..2 {
+        a.post_send(before, &Send::inject(b"for another").context(1))?;
+        a.expect(Kind::Send, 1, Status::PeerGone)?;
+        a.revive(before)?;
+    }
+    check_eq!(a.down(own)?, None, "the endpoint for itself");
+    let inbox = a.buffer(8)?;
+    a.post_recv(&Recv::new(Pattern::untagged().from(own), &inbox).context(2))?;
+    a.post_send(own, &Send::inject(b"for me").context(3))?;
+    a.expect_all(&[(Kind::Recv, 2, Status::Ok), (Kind::Send, 3, Status::Ok)])
+}
+
 pub(super) fn storm(rig: &Rig) -> Outcome {
     let count = rig.count(32, 1000);
     let settings = |attr: &mut fabric_rdm::RdmAttr| {

@@ -49,6 +49,9 @@ pub(super) const CASES: &[Case] = cases! { Rdm:
     connect::wrong_incarnation, Needs::SEND,
         "another incarnation at the address is PeerGone at once, and gets nothing"
         .local_only(ONE_PROCESS);
+    connect::own_predecessor, Needs::SEND,
+        "at the address of an earlier incarnation an endpoint finds itself: that one is PeerGone, and it stays its own peer"
+        .local_only(ONE_PROCESS);
     connect::storm, Needs::SEND,
         "many endpoints connect to one at once: each message arrives"
         .local_only(ONE_PROCESS)

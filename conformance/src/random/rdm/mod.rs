@@ -2,7 +2,7 @@
 //!
 //! Two to four endpoints of this process send each other messages with and without tags, of lengths at every threshold, into
 //! receives that are there or not, for one message or many, from one source or any; probe, claim and cancel; write, read and
-//! count in each other's memory; remove each other, and go. The model judges what they see.
+//! count in each other's memory; remove each other, do not know each other, go, and come again. The model judges what they see.
 //!
 //! | file | what is in it |
 //! |---|---|
@@ -12,8 +12,7 @@
 //! | `executor/` | its steps on endpoints |
 //! | `smaller` | what is simpler, when a program is made smaller |
 //!
-//! What programs leave to cases: several threads on one endpoint, waiting by descriptors, strangers, restarts at the same
-//! address, time.
+//! What programs leave to cases: several threads on one endpoint, waiting by descriptors, time.
 
 mod executor;
 mod generate;
@@ -70,14 +69,20 @@ mod tests {
             count(|one| one.steps.iter().any(|step| matches!(step, RdmStep::Remove { .. })));
         assert!((40..150).contains(&removes), "{removes}");
         let drops = count(|one| one.settings.drops);
-        assert!((3..40).contains(&drops), "{drops}");
+        assert!((20..90).contains(&drops), "{drops}");
         assert!(count(|one| one.settings.max_open == 1) > 50);
         assert!(count(|one| one.has_room_for_numbers()) > 30);
-        let kinds: [fn(&RdmStep) -> bool; 6] = [
+        assert!(count(|one| !one.settings.strange.is_empty()) > 10);
+        assert!(count(RdmProgram::has_silent_receives) > 20);
+        let restarts =
+            count(|one| one.steps.iter().any(|step| matches!(step, RdmStep::Restart(_))));
+        assert!((3..40).contains(&restarts), "{restarts}");
+        let kinds: [fn(&RdmStep) -> bool; 7] = [
             |step| matches!(step, RdmStep::Probe { claiming: Claiming::Drop, .. }),
             |step| matches!(step, RdmStep::Claimed { .. }),
             |step| matches!(step, RdmStep::Receive { min_free: Some(_), .. }),
             |step| matches!(step, RdmStep::OneSided { what: RemoteOp::Add, .. }),
+            |step| matches!(step, RdmStep::OneSided { what: RemoteOp::Forbidden, .. }),
             |step| matches!(step, RdmStep::Cancel { .. }),
             |step| matches!(step, RdmStep::Settle),
         ];

@@ -11,6 +11,10 @@ use serde::{Deserialize, Serialize};
 
 /// Room that an endpoint has for the writes of each other one: so many places, of so many bytes.
 pub(super) const PLACES: [usize; 3] = [8, 300, 9000];
+/// Endpoints that a program can come to have, those included that were dropped.
+pub(super) const MAX_ENDS: usize = 6;
+/// Bytes by which messages and receives are large enough for the number of a message.
+pub(super) const NUMBER: usize = 8;
 
 /// A program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,8 +38,13 @@ pub struct RdmSettings {
     pub slot_len: u32,
     pub rendezvous: u64,
     pub connection_depth: u32,
-    /// Endpoints may be dropped: connecting to one ends soon.
+    /// Endpoints may be dropped, or not be known to others: connecting to one ends soon.
     pub drops: bool,
+    /// Pairs whose first one does not insert the second one at the beginning.
+    #[serde(default)]
+    pub strange: Vec<(usize, usize)>,
+    #[serde(default)]
+    pub max_strangers: u32,
 }
 
 /// Which messages a receive or a probe takes.
@@ -88,6 +97,8 @@ pub enum RemoteOp {
     Read(usize),
     /// Fetches a counter and adds one.
     Add,
+    /// A write with a key that opens nothing.
+    Forbidden,
 }
 
 /// One step.
@@ -103,6 +114,8 @@ pub enum RdmStep {
         want: Want,
         room: usize,
         min_free: Option<usize>,
+        #[serde(default)]
+        unsignaled: bool,
     },
     Probe {
         at: usize,
@@ -149,17 +162,36 @@ pub enum RdmStep {
     },
     /// Drops an endpoint.
     Drop(usize),
+    /// The same, and makes another one at its address: the next number is its.
+    Restart(usize),
 }
 
 impl RdmProgram {
     /// Whether each receive has room for the number of its message.
     pub(super) fn has_room_for_numbers(&self) -> bool {
         self.steps.iter().all(|step| match *step {
-            RdmStep::Receive { room, min_free, .. } => room.min(min_free.unwrap_or(8)) >= 8,
+            RdmStep::Receive { room, min_free, .. } => {
+                room.min(min_free.unwrap_or(NUMBER)) >= NUMBER
+            }
             RdmStep::Probe { claiming: Claiming::Receive(room), .. }
-            | RdmStep::Claimed { room: Some(room), .. } => room >= 8,
+            | RdmStep::Claimed { room: Some(room), .. } => room >= NUMBER,
             _ => true,
         })
+    }
+
+    /// Whether receives without completions are so: what they took is seen in their memory, which takes messages that are long
+    /// enough for their numbers, and peers that stay.
+    pub(super) fn has_silent_receives(&self) -> bool {
+        let is_silent = |step: &RdmStep| matches!(step, RdmStep::Receive { unsignaled: true, .. });
+        let is_loss = |step: &RdmStep| {
+            use RdmStep::{Drop, OneSided, Remove, Restart};
+            let forbidden = RemoteOp::Forbidden;
+            matches!(step, Remove { .. } | Drop(_) | Restart(_))
+                || matches!(step, OneSided { what, .. } if *what == forbidden)
+        };
+        self.steps.iter().any(is_silent)
+            && self.settings.strange.is_empty()
+            && !self.steps.iter().any(is_loss)
     }
 }
 
@@ -178,7 +210,8 @@ impl RdmStep {
             | RdmStep::Cancel { at, .. }
             | RdmStep::Poll(at)
             | RdmStep::Wait(at)
-            | RdmStep::Drop(at) => (Some(at), None),
+            | RdmStep::Drop(at)
+            | RdmStep::Restart(at) => (Some(at), None),
         };
         one.into_iter().chain(other)
     }
@@ -210,14 +243,13 @@ impl fmt::Display for RdmStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             RdmStep::Send { at, to, spec } => write!(f, "e{at}: send {spec} to e{to}"),
-            RdmStep::Receive { at, want, room, min_free: None } => {
-                write!(f, "e{at}: receive {want} into {room} bytes")
-            }
-            RdmStep::Receive { at, want, room, min_free: Some(min_free) } => {
-                write!(
-                    f,
-                    "e{at}: receive many {want} into {room} bytes, until less than {min_free} are free"
-                )
+            RdmStep::Receive { at, want, room, min_free, unsignaled } => {
+                let many = if min_free.is_some() { " many" } else { "" };
+                write!(f, "e{at}: receive{many} {want} into {room} bytes")?;
+                if let Some(min_free) = min_free {
+                    write!(f, ", until less than {min_free} are free")?;
+                }
+                f.write_str(if unsignaled { ", unsignaled" } else { "" })
             }
             RdmStep::Probe { at, want, claiming } => {
                 write!(f, "e{at}: probe for {want}, {claiming:?}")
@@ -239,6 +271,7 @@ impl fmt::Display for RdmStep {
             RdmStep::Insert { at, peer } => write!(f, "e{at}: insert e{peer}"),
             RdmStep::Revive { at, peer } => write!(f, "e{at}: revive e{peer}"),
             RdmStep::Drop(at) => write!(f, "e{at}: drop the endpoint"),
+            RdmStep::Restart(at) => write!(f, "e{at}: drop the endpoint, and make another one"),
         }
     }
 }

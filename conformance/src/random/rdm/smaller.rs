@@ -43,6 +43,7 @@ const SETTINGS: &[fn(&mut RdmSettings)] = &[
     |settings| settings.rendezvous = 32 << 10,
     |settings| settings.connection_depth = 64,
     |settings| settings.drops = false,
+    |settings| settings.strange.clear(),
 ];
 
 const STEPS: &[fn(&mut RdmStep)] = &[
@@ -62,6 +63,11 @@ const STEPS: &[fn(&mut RdmStep)] = &[
     |step| {
         if let RdmStep::Receive { min_free, .. } = step {
             *min_free = None;
+        }
+    },
+    |step| {
+        if let RdmStep::Receive { unsignaled, .. } = step {
+            *unsignaled = false;
         }
     },
     |step| {

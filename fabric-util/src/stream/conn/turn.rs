@@ -80,6 +80,8 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
         } else {
             AckPolicy::Piggyback
         };
+        // Before the peer can hear that it came: who hears that finds it in the queue.
+        self.state.link.deliver();
         self.flush(policy);
         self.settle();
         match self.state.stage {

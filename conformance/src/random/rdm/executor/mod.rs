@@ -1,25 +1,24 @@
 //! A program of datagram endpoints that runs beside the model.
 
+mod ends;
 mod posts;
 mod rest;
+mod silent;
 mod taking;
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Display;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use fabric::{Access, Domain};
-use fabric_rdm::{Claimed, Endpoint, OpId, Peer, RdmAttr};
+use fabric::Domain;
+use fabric_rdm::{Address, Claimed, Endpoint, OpId, Peer};
 
 use super::model::{RdmModel, Sight};
-use super::program::{PLACES, RdmProgram, RdmSettings, RdmStep};
+use super::program::{PLACES, RdmProgram, RdmStep};
 use crate::check::{Failed, Outcome};
 use crate::guarded::Guarded;
 use crate::random::testbed::{Bench, Disagreement};
-
-/// How long connecting to an endpoint takes that was dropped.
-const TO_DROPPED: Duration = Duration::from_secs(1);
 
 /// What a context stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,10 +45,11 @@ impl Which {
 struct Member {
     /// Until it is dropped.
     endpoint: Option<Arc<Endpoint>>,
+    address: Address,
     /// What the others write to.
     memory: Guarded,
     /// By endpoint, its handle here, or the last one.
-    peers: Vec<Peer>,
+    peers: Vec<Option<Peer>>,
     /// Which endpoint each handle is of, or was.
     handles: HashMap<Peer, usize>,
     /// What was posted here.
@@ -79,6 +79,8 @@ pub(super) struct RdmExecutor<'a> {
     buffers: HashMap<(bool, usize), Guarded>,
     /// Messages that have no immediate are known by their bytes.
     has_room_for_numbers: bool,
+    /// Receives may be without completions.
+    has_silent_receives: bool,
     /// Turns since it began to come to rest.
     turns: usize,
     trace: &'a mut Vec<String>,
@@ -106,62 +108,29 @@ fn place_at(initiator: usize, place: usize) -> usize {
     counter_at(initiator) + 8 + PLACES[..place].iter().sum::<usize>()
 }
 
-fn attr(bench: &Bench, settings: &RdmSettings) -> RdmAttr {
-    let mut attr = RdmAttr::default();
-    attr.listen = Some((bench.ip, 0).into());
-    let connect = if settings.drops { TO_DROPPED } else { attr.timeouts.connect };
-    attr.timeouts.connect = bench.scaled(connect);
-    attr.timeouts.attempt = bench.scaled(attr.timeouts.attempt);
-    attr.max_open = settings.max_open;
-    attr.send_depth = settings.send_depth;
-    attr.recv_depth = settings.recv_depth;
-    attr.slots = settings.slots;
-    attr.slot_len = settings.slot_len;
-    attr.rendezvous = settings.rendezvous;
-    attr.connection_depth = settings.connection_depth;
-    attr.window.places.window = settings.window;
-    attr.window.bytes.window = settings.bytes;
-    attr.window.bytes.reserved = attr.window.bytes.reserved.min(settings.bytes);
-    attr
-}
-
 impl<'a> RdmExecutor<'a> {
     fn new(
         bench: &'a Bench,
         program: &'a RdmProgram,
         trace: &'a mut Vec<String>,
     ) -> Result<Self, Failed> {
-        let ends = program.settings.ends;
-        let mut members = Vec::new();
-        for at in 0..ends {
-            let domain = &bench.domains[at % bench.domains.len()];
-            let endpoint = Arc::new(Endpoint::new(domain, &attr(bench, &program.settings))?);
-            let memory = Guarded::new(domain, counter_at(ends), Access::ALL)?;
-            members.push(Member {
-                endpoint: Some(endpoint),
-                memory,
-                peers: Vec::new(),
-                handles: HashMap::new(),
-                posted: Vec::new(),
-                received: (0, 0),
-                pokes: vec![Vec::new(); ends],
-            });
-        }
         let mut executor = RdmExecutor {
             bench,
             program,
             model: RdmModel::new(&program.settings),
-            members,
+            members: Vec::new(),
             kept: VecDeque::new(),
             buffers: HashMap::new(),
             has_room_for_numbers: program.has_room_for_numbers(),
+            has_silent_receives: program.has_silent_receives(),
             turns: 0,
             trace,
         };
+        let ends = program.settings.ends;
+        (0..ends).try_for_each(|_| executor.add_member(None))?;
         for at in 0..ends {
-            for of in 0..ends {
-                let peer = executor.insert_peer(at, of)?;
-                executor.members[at].peers.push(peer);
+            for of in (0..ends).filter(|of| !program.settings.strange.contains(&(at, *of))) {
+                executor.members[at].peers[of] = Some(executor.insert_peer(at, of)?);
             }
         }
         Ok(executor)
@@ -197,8 +166,8 @@ impl<'a> RdmExecutor<'a> {
             RdmStep::Settle => self.settle(),
             _ if step.ends().any(|end| end >= ends) => Ok(()),
             RdmStep::Send { at, to, spec } => self.send(at, to, spec),
-            RdmStep::Receive { at, want, room, min_free } => {
-                self.receive(at, want, room, min_free).map(drop)
+            RdmStep::Receive { at, want, room, min_free, unsignaled } => {
+                self.receive(at, want, (room, min_free), unsignaled).map(drop)
             }
             RdmStep::Probe { at, want, claiming } => self.probe(at, want, claiming),
             RdmStep::Claimed { at, room } => {
@@ -221,80 +190,7 @@ impl<'a> RdmExecutor<'a> {
                 self.drop_endpoint(at);
                 Ok(())
             }
-        }
-    }
-
-    fn insert_peer(&mut self, at: usize, of: usize) -> Result<Peer, Failed> {
-        let both = (self.endpoint(at), self.endpoint(of));
-        let (Some(endpoint), Some(other)) = both else {
-            return Err(Failed::new("two endpoints", "one was dropped"));
-        };
-        let peer = endpoint.insert(other.address())?;
-        match self.members[at].handles.insert(peer, of) {
-            Some(other) => {
-                let expected = format!("e{at}: a handle of its own for e{of}");
-                Err(Failed::new(expected, format!("{peer}, which was of e{other}")))
-            }
-            None => Ok(peer),
-        }
-    }
-
-    fn remove(&mut self, at: usize, peer: usize) -> Outcome {
-        let Some(endpoint) = self.endpoint(at) else { return Ok(()) };
-        if self.model.is_present(at, peer) && at != peer {
-            self.look_down(at, peer)?;
-            self.model.removed(at, peer);
-            endpoint.remove(self.members[at].peers[peer])?;
-        }
-        Ok(())
-    }
-
-    fn insert(&mut self, at: usize, peer: usize) -> Outcome {
-        let (Some(endpoint), Some(other)) = (self.endpoint(at), self.endpoint(peer)) else {
-            return Ok(());
-        };
-        if self.model.is_present(at, peer) {
-            let again = endpoint.insert(other.address())?;
-            if again != self.members[at].peers[peer] {
-                let expected = format!("e{at}: the handle that e{peer} has");
-                return Err(Failed::new(expected, format!("{again}")));
-            }
-            return Ok(());
-        }
-        self.members[at].peers[peer] = self.insert_peer(at, peer)?;
-        self.model.inserted(at, peer);
-        Ok(())
-    }
-
-    fn revive(&mut self, at: usize, peer: usize) -> Outcome {
-        let Some(endpoint) = self.endpoint(at) else { return Ok(()) };
-        if self.look_down(at, peer)? {
-            endpoint.revive(self.members[at].peers[peer])?;
-            self.model.revived(at, peer);
-            self.note(format!("e{at}: e{peer} is revived"));
-        }
-        Ok(())
-    }
-
-    /// Whether a peer is down.
-    fn look_down(&mut self, at: usize, of: usize) -> Result<bool, Failed> {
-        let Some(endpoint) = self.endpoint(at) else { return Ok(false) };
-        if !self.model.is_present(at, of) {
-            return Ok(false);
-        }
-        match endpoint.down(self.members[at].peers[of])? {
-            Some(cause) => {
-                self.model.fell(at, of).map_err(|failed| failed.of(cause))?;
-                Ok(true)
-            }
-            None => self.model.stands(at, of).map(|()| false),
-        }
-    }
-
-    fn drop_endpoint(&mut self, at: usize) {
-        self.kept.retain(|kept| kept.at != at);
-        if self.members[at].endpoint.take().is_some() {
-            self.model.drops(at);
+            RdmStep::Restart(at) => self.restart(at),
         }
     }
 

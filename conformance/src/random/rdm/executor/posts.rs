@@ -10,12 +10,10 @@ use crate::check::{Failed, Outcome};
 use crate::guarded::Guarded;
 use crate::pattern::Pattern;
 use crate::random::rdm::model::{Posting, Sight, written};
-use crate::random::rdm::program::{Claiming, PLACES, Payload, RemoteOp, SendSpec, Want};
+use crate::random::rdm::program::{Claiming, NUMBER, PLACES, Payload, RemoteOp, SendSpec, Want};
 
 /// What memory is filled with that is received into.
 pub(super) const UNTOUCHED: u8 = 0xee;
-/// Bytes of a message's number.
-pub(super) const NUMBER: usize = 8;
 
 /// The bytes of a message: they begin with its number, if there is room.
 pub(super) fn payload(number: usize, len: usize) -> Vec<u8> {
@@ -27,13 +25,16 @@ pub(super) fn payload(number: usize, len: usize) -> Vec<u8> {
 }
 
 impl RdmExecutor<'_> {
-    fn pattern(&self, at: usize, want: Want) -> TagPattern {
+    /// `None`: it names an endpoint that is not known here.
+    fn pattern(&self, at: usize, want: Want) -> Option<TagPattern> {
         let Want { tag, ignore, from } = want;
         let pattern = match tag {
             Some(tag) => TagPattern::tagged(tag).ignoring(ignore),
             None => TagPattern::untagged(),
         };
-        from.map_or(pattern, |from| pattern.from(self.members[at].peers[from]))
+        let Some(from) = from else { return Some(pattern) };
+        let peer = self.members[at].peers.get(from).copied().flatten()?;
+        Some(pattern.from(peer))
     }
 
     /// What a post returned, if it is something that can be judged.
@@ -56,8 +57,12 @@ impl RdmExecutor<'_> {
 
     pub(super) fn send(&mut self, at: usize, to: usize, mut spec: SendSpec) -> Outcome {
         let Some(endpoint) = self.endpoint(at) else { return Ok(()) };
+        let Some(peer) = self.members[at].peers[to] else { return Ok(()) };
         if spec.payload == Payload::Inject {
             spec.len = spec.len.min(endpoint.max_inject()?);
+        }
+        if self.has_silent_receives {
+            (spec.len, spec.immediate) = (spec.len.max(NUMBER), true);
         }
         spec.immediate |= spec.len < NUMBER || !self.has_room_for_numbers;
         let (op, number) = (self.model.ops.len(), self.model.messages.len());
@@ -77,7 +82,7 @@ impl RdmExecutor<'_> {
         send = if spec.immediate { send.immediate(number as u32) } else { send };
         send = spec.tag.map_or(send, |tag| send.tag(tag));
         let is_down = self.look_down(at, to)?;
-        let posted = endpoint.post_send(self.members[at].peers[to], &send);
+        let posted = endpoint.post_send(peer, &send);
         let posting = Self::posting(&posted, self.model.is_present(at, to))?;
         self.model.posted_send((at, to), spec, is_down, posting)?;
         self.keep_op(at, op, posted.ok(), posting, buffer);
@@ -120,23 +125,24 @@ impl RdmExecutor<'_> {
         &mut self,
         at: usize,
         want: Want,
-        room: usize,
-        min_free: Option<usize>,
+        (room, min_free): (usize, Option<usize>),
+        unsignaled: bool,
     ) -> Result<bool, Failed> {
         let Some(endpoint) = self.endpoint(at) else { return Ok(false) };
-        if want.from.is_some_and(|from| from >= self.members.len()) {
-            return Ok(false);
-        }
+        let Some(pattern) = self.pattern(at, want) else { return Ok(false) };
+        let silent = unsignaled && self.has_silent_receives;
+        let room = if silent { room.max(NUMBER) } else { room };
         let min_free = min_free.filter(|min_free| (1..=room).contains(min_free));
         let number = self.model.receives.len();
         let buffer = self.room(at, room)?;
-        let mut recv = Recv::new(self.pattern(at, want), &buffer);
+        let mut recv = Recv::new(pattern, &buffer);
+        recv = if silent { recv.unsignaled() } else { recv };
         recv = recv.context(Which::Receive(number).to_bits());
         recv = min_free.map_or(recv, |min_free| recv.of_many(min_free as u64));
         let posted = endpoint.post_recv(&recv);
         let is_present = want.from.is_none_or(|from| self.model.is_present(at, from));
         let posting = Self::posting(&posted, is_present)?;
-        self.model.posted_receive(at, (want, room, min_free), None, posting)?;
+        self.model.posted_receive(at, (want, room, min_free), silent, None, posting)?;
         self.keep_receive(at, number, posted.ok(), posting, buffer);
         Ok(posting == Posting::Taken)
     }
@@ -161,16 +167,14 @@ impl RdmExecutor<'_> {
 
     pub(super) fn probe(&mut self, at: usize, want: Want, claiming: Claiming) -> Outcome {
         let Some(endpoint) = self.endpoint(at) else { return Ok(()) };
-        if want.from.is_some_and(|from| from >= self.members.len()) {
-            return Ok(());
-        }
-        let Some(probed) = endpoint.probe(&self.pattern(at, want))? else {
+        let Some(pattern) = self.pattern(at, want) else { return Ok(()) };
+        let Some(probed) = endpoint.probe(&pattern)? else {
             self.note("nothing");
             self.model.probed(at, want, None, false);
             return Ok(());
         };
         let envelope = probed.envelope;
-        let Some(&from) = self.members[at].handles.get(&envelope.source) else {
+        let Some(from) = self.whose(at, envelope.source)? else {
             return Err(Failed::new("a message of a peer", format!("{envelope:?}")));
         };
         let sight = Sight { from, tag: envelope.tag, len: envelope.len as usize };
@@ -229,7 +233,7 @@ impl RdmExecutor<'_> {
         }
         let posting = Self::posting(&posted, true)?;
         let want = Want { tag: sight.tag, ignore: 0, from: None };
-        self.model.posted_receive(at, (want, room, None), Some(claim), posting)?;
+        self.model.posted_receive(at, (want, room, None), false, Some(claim), posting)?;
         if posting != Posting::Taken {
             self.kept.push_front(kept);
         }
@@ -245,9 +249,7 @@ impl RdmExecutor<'_> {
         (fence, unsignaled): (bool, bool),
     ) -> Outcome {
         let Some(endpoint) = self.endpoint(at) else { return Ok(()) };
-        if at == to {
-            return Ok(());
-        }
+        let Some(peer) = self.members[at].peers[to] else { return Ok(()) };
         // Without a completion it is not known when a buffer has its bytes.
         let unsignaled = unsignaled && matches!(what, RemoteOp::Write(_));
         let op = self.model.ops.len();
@@ -257,6 +259,7 @@ impl RdmExecutor<'_> {
             }
             RemoteOp::Read(place) => self.room(at, PLACES[place])?,
             RemoteOp::Add => self.room(at, 8)?,
+            RemoteOp::Forbidden => self.buffer(at, &[0; 8], Access::empty())?,
         };
         let memory = &self.members[to].memory;
         let remote = |place| memory.at(place_at(at, place));
@@ -265,16 +268,29 @@ impl RdmExecutor<'_> {
             RemoteOp::Write(place) => Op::write(buffer.slice(..), remote(place)),
             RemoteOp::Read(place) => Op::read(buffer.slice(..), remote(place)),
             RemoteOp::Add => add(buffer.slice(..)),
+            RemoteOp::Forbidden => Op::write(buffer.slice(..), memory.by_wrong_key(counter_at(at))),
         };
         post = post.context(Which::Op(op).to_bits());
         post = if fence { post.fence() } else { post };
         post = if unsignaled { post.unsignaled() } else { post };
         let is_down = self.look_down(at, to)?;
-        let posted = endpoint.post(self.members[at].peers[to], &post);
+        let posted = endpoint.post(peer, &post);
+        if at == to {
+            return self.expect_unsupported(at, posted);
+        }
         let posting = Self::posting(&posted, self.model.is_present(at, to))?;
         self.model.posted_access((at, to), (what, fence, unsignaled), is_down, posting)?;
         self.keep_op(at, op, posted.ok(), posting, Some(buffer));
         Ok(())
+    }
+
+    /// One-sided operations to oneself are not there; a full depth may be seen first.
+    fn expect_unsupported(&mut self, at: usize, posted: Result<OpId, PostError>) -> Outcome {
+        match posted {
+            Err(PostError::Fabric(fabric::Error::Unsupported(_))) => Ok(()),
+            Err(PostError::Again(Full::Depth)) if self.model.may_be_full(at) => Ok(()),
+            other => Err(Failed::new("`Unsupported`, to oneself", format!("{other:?}"))),
+        }
     }
 
     pub(super) fn cancel(&mut self, at: usize, op: OpId, which: Which) -> Outcome {

@@ -62,7 +62,7 @@ impl RdmExecutor<'_> {
         self.model.check_events()?;
         for at in 0..self.members.len() {
             self.model.check_matching(at)?;
-            self.members[at].memory.check_guards()?;
+            self.look_at_memory(at)?;
         }
         self.buffers.values().try_for_each(crate::guarded::Guarded::check_guards)
     }
@@ -94,7 +94,9 @@ impl RdmExecutor<'_> {
     }
 
     fn poll_all(&mut self) -> Result<usize, Failed> {
-        (0..self.members.len()).map(|at| self.poll(at)).sum()
+        let taken = (0..self.members.len()).map(|at| self.poll(at)).sum::<Result<_, _>>()?;
+        self.reveal_all()?;
+        Ok(taken)
     }
 
     /// A counter that is not yet where it has to be.
@@ -150,7 +152,7 @@ impl RdmExecutor<'_> {
             let is_stuck = self.turns % PATIENCE == PATIENCE - 1;
             if is_stuck || open.is_none_or(|open| receives[open].ended) {
                 let number = receives.len();
-                match self.receive(at, want, ROOM, None)? {
+                match self.receive(at, want, (ROOM, None), false)? {
                     true => *open = Some(number),
                     false => self.cancel_receives(at)?,
                 }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use fabric_rdm::{Completion, Kind, PeerEvent, Status};
+use fabric_rdm::{Completion, Kind, Status};
 
-use super::posts::{NUMBER, UNTOUCHED, payload};
-use super::{RdmExecutor, Which, place_at};
+use super::posts::{UNTOUCHED, payload};
+use super::{RdmExecutor, Which, counter_at, place_at};
 use crate::check::{Failed, Outcome};
-use crate::random::rdm::model::{Initiating, SeenEnd};
-use crate::random::rdm::program::{PLACES, RemoteOp};
+use crate::random::rdm::model::{Initiating, SeenEnd, Time};
+use crate::random::rdm::program::{NUMBER, PLACES, RemoteOp};
 
 /// How long a step that waits sleeps.
 const NAP: Duration = Duration::from_millis(2);
@@ -29,9 +29,7 @@ impl RdmExecutor<'_> {
                 break;
             }
         }
-        while let Some(event) = endpoint.poll_event()? {
-            self.event(at, event)?;
-        }
+        self.events(at)?;
         let (open, max) = (endpoint.connections()?, self.program.settings.max_open);
         if open > max {
             let expected = format!("e{at}: at most {max} connections");
@@ -49,33 +47,20 @@ impl RdmExecutor<'_> {
         self.poll(at).map(drop)
     }
 
-    fn event(&mut self, at: usize, event: PeerEvent) -> Outcome {
-        let PeerEvent::Down(peer, cause) = event else {
-            return Err(Failed::new("no stranger", format!("e{at}: {event:?}")));
-        };
-        let member = &self.members[at];
-        let of = member.handles.get(&peer).copied().filter(|of| member.peers[*of] == peer);
-        match of {
-            Some(of) => {
-                self.note(format!("e{at}: e{of} is down: {cause}"));
-                self.model.event(at, of).map_err(|failed| failed.of(cause))
-            }
-            None => Err(Failed::new("an event of a peer", format!("e{at}: {event:?}"))),
-        }
-    }
-
     fn completed(&mut self, at: usize, done: &Completion) -> Outcome {
         self.note(brief(at, done));
         let which = Which::from_bits(done.context);
         let is_receive = matches!(done.kind, Kind::Recv | Kind::Released);
+        let peer = done.peer.map_or(Ok(None), |peer| self.whose(at, peer))?;
         let mut seen = SeenEnd {
             kind: done.kind,
             status: done.status,
-            peer: done.peer.and_then(|peer| self.members[at].handles.get(&peer).copied()),
+            peer,
             tag: done.tag,
             len: done.len as usize,
             message_len: done.message_len as usize,
             offset: done.offset as usize,
+            has_immediate: done.immediate.is_some(),
             message: None,
         };
         match which {
@@ -84,12 +69,18 @@ impl RdmExecutor<'_> {
                 self.found(at, op, done.status)
             }
             Which::Receive(number) if is_receive => {
+                if self.model.receives.get(number).is_some_and(|receive| receive.silent) {
+                    self.reveal(number)?;
+                }
                 let is_ok = done.status == Status::Ok;
                 let (well, badly) = &mut self.members[at].received;
                 *(if is_ok { well } else { badly }) += 1;
                 seen.message = self.name(number, done)?;
                 self.model.ended_receive(at, number, &seen)?;
-                self.look(at, number, &seen)
+                match done.kind {
+                    Kind::Released => self.look_at_all(number),
+                    _ => self.look(at, number, &seen),
+                }
             }
             _ => Err(Failed::new("a completion of what was posted", format!("e{at}: {done:?}"))),
         }
@@ -113,7 +104,7 @@ impl RdmExecutor<'_> {
     }
 
     /// What a receive has: the bytes of the message, and of writes before it.
-    fn look(&mut self, at: usize, number: usize, seen: &SeenEnd) -> Outcome {
+    pub(super) fn look(&mut self, at: usize, number: usize, seen: &SeenEnd) -> Outcome {
         let (Some(buffer), Some(message)) = (self.buffers.get(&(true, number)), seen.message)
         else {
             return Ok(());
@@ -142,6 +133,38 @@ impl RdmExecutor<'_> {
         Ok(())
     }
 
+    /// What a receive of many has when it is over: all its messages, as they were, and nothing behind them.
+    fn look_at_all(&self, number: usize) -> Outcome {
+        let Some(buffer) = self.buffers.get(&(true, number)) else { return Ok(()) };
+        let receive = &self.model.receives[number];
+        for taking in &receive.took {
+            let whole = payload(taking.message, self.model.messages[taking.message].spec.len);
+            if buffer.bytes(taking.offset..taking.offset + taking.len)? != whole[..taking.len] {
+                let expected = format!("the bytes of message {}, still", taking.message);
+                return Err(Failed::new(expected, "others"));
+            }
+        }
+        if receive.is_whole() {
+            buffer.check_filled(receive.used().., UNTOUCHED)?;
+        }
+        buffer.check_guards()
+    }
+
+    /// What is in the memory of an endpoint at the end.
+    pub(super) fn look_at_memory(&self, to: usize) -> Outcome {
+        let memory = &self.members[to].memory;
+        memory.check_guards()?;
+        for at in (0..self.members.len()).filter(|at| *at != to) {
+            self.model.check_counter(at, to, memory.get(counter_at(at))?)?;
+            for (place, len) in PLACES.into_iter().enumerate() {
+                let start = place_at(at, place);
+                let bytes = memory.bytes(start..start + len)?;
+                self.model.check_place((at, to), place, Time::MAX, &bytes)?;
+            }
+        }
+        Ok(())
+    }
+
     /// What a read or an atomic has found.
     fn found(&mut self, at: usize, op: usize, status: Status) -> Outcome {
         let Some(buffer) = self.buffers.get(&(false, op)) else { return Ok(()) };
@@ -150,7 +173,7 @@ impl RdmExecutor<'_> {
         let (Initiating::Access(access), Status::Ok) = (one.what, status) else { return Ok(()) };
         let (to, time) = (one.to, self.model.posted_at(op));
         match self.model.accesses[access].what {
-            RemoteOp::Write(_) => Ok(()),
+            RemoteOp::Write(_) | RemoteOp::Forbidden => Ok(()),
             RemoteOp::Read(place) => {
                 let bytes = buffer.bytes(..)?;
                 let checked = self.model.check_place((at, to), place, time, &bytes);

@@ -82,6 +82,21 @@ impl RdmModel {
         self.ops[op].posted
     }
 
+    /// At the end, what is in a counter: each operation added one, at most once.
+    pub(in super::super) fn check_counter(&self, at: usize, to: usize, value: u64) -> Outcome {
+        let is_add = |access: usize| self.accesses[access].what == RemoteOp::Add;
+        let adds: Vec<_> =
+            self.accesses_between(at, to).filter(|(.., access)| is_add(*access)).collect();
+        let certain = adds.iter().filter(|(_, op, _)| self.is_certain(op)).count() as u64;
+        let found = adds.iter().filter_map(|(.., access)| self.accesses[*access].found).max();
+        let min = certain.max(found.map_or(0, |found| found + 1));
+        if (min..=adds.len() as u64).contains(&value) {
+            return Ok(());
+        }
+        let expected = format!("{min} to {} additions of e{at} at e{to}", adds.len());
+        Err(Failed::new(expected, value.to_string()))
+    }
+
     /// A fetch found this value of a counter, to which each operation adds one.
     pub(in super::super) fn fetched(&mut self, op: usize, value: u64) -> Outcome {
         let Initiated { at, to, what: Initiating::Access(access), posted, .. } = self.ops[op]

@@ -1,7 +1,8 @@
 //! The ends of what was posted to peers: exactly one each, and what the loss of a peer does.
 //!
 //! Of what is outstanding when a peer is lost the oldest operation ends `PeerLost`, the others `Canceled`, and nothing of that
-//! life ends well afterwards. A peer is lost only if one side removed the other, or was dropped.
+//! life ends well afterwards. A peer is lost only if one side removed the other, or was dropped, or the target refused an
+//! operation, which ends so, or did not know the initiator.
 
 use fabric_rdm::{Kind, Status};
 
@@ -19,6 +20,7 @@ pub(in super::super) struct SeenEnd {
     pub(in super::super) len: usize,
     pub(in super::super) message_len: usize,
     pub(in super::super) offset: usize,
+    pub(in super::super) has_immediate: bool,
     /// The message that its immediate, or its bytes, name.
     pub(in super::super) message: Option<usize>,
 }
@@ -39,7 +41,7 @@ impl RdmModel {
         }
         self.tick();
         self.ops[op].ended = Some(seen.status);
-        if matches!(seen.status, Status::PeerLost | Status::PeerGone) {
+        if matches!(seen.status, Status::PeerLost | Status::PeerGone | Status::RemoteAccess) {
             self.links[at][one.to].lives[one.life].has_lost = true;
         }
         match one.what {
@@ -63,6 +65,7 @@ impl RdmModel {
                 RemoteOp::Write(place) => (Kind::Write, PLACES[place]),
                 RemoteOp::Read(place) => (Kind::Read, PLACES[place]),
                 RemoteOp::Add => (Kind::Atomic, 8),
+                RemoteOp::Forbidden => (Kind::Write, 8),
             },
         }
     }
@@ -70,8 +73,11 @@ impl RdmModel {
     fn may_end(&self, op: usize, status: Status) -> bool {
         let one = &self.ops[op];
         let life = self.links[one.at][one.to].lives[one.life];
+        let is_forbidden = self.is_forbidden(one);
         match status {
-            Status::Ok => !one.canceled && !one.unsignaled && !life.has_lost,
+            Status::Ok => !one.canceled && !one.unsignaled && !life.has_lost && !is_forbidden,
+            // Those before it have ended, or wait for more than their connection.
+            Status::RemoteAccess => is_forbidden && !one.canceled && !life.has_lost,
             Status::Canceled => one.canceled || life.has_lost || life.is_removed,
             Status::PeerLost => self.may_be_lost(one) && !life.has_lost && self.is_oldest(op),
             // Where one was dropped another program's endpoint may be.
@@ -80,6 +86,10 @@ impl RdmModel {
             }
             _ => false,
         }
+    }
+
+    fn is_forbidden(&self, op: &Initiated) -> bool {
+        matches!(op.what, Initiating::Access(access) if self.accesses[access].what == RemoteOp::Forbidden)
     }
 
     fn may_be_lost(&self, one: &Initiated) -> bool {
@@ -118,6 +128,25 @@ impl RdmModel {
         let link = &mut self.links[at][of];
         link.events += 1;
         if link.events > link.falls { self.fell(at, of) } else { Ok(()) }
+    }
+
+    /// An event says that a peer connected that was not inserted: one for each, and no more than may be.
+    pub(in super::super) fn admitted(&mut self, at: usize, of: usize) -> Outcome {
+        let is_new = !std::mem::replace(&mut self.links[at][of].admitted, true);
+        let count = self.links[at].iter().filter(|link| link.admitted).count();
+        let is_strange =
+            self.settings.strange.contains(&(at, of)) || !self.links[at][of].removed.is_empty();
+        if !is_new || !is_strange || count > self.settings.max_strangers as usize {
+            let max = self.settings.max_strangers;
+            let expected = format!("e{at}: at most {max} strangers, each once");
+            return Err(Failed::new(expected, format!("e{of} is the {count}. one")));
+        }
+        if !self.links[at][of].present {
+            self.links[at][of].present = true;
+            self.links[at][of].lives.push(LifeEnd::default());
+            self.add(at, Moment::Admitted(of));
+        }
+        Ok(())
     }
 
     /// An event that did not come.
@@ -159,7 +188,7 @@ impl RdmModel {
         let link = &mut self.links[at][of];
         (link.present, link.down) = (false, false);
         // With it go its events.
-        (link.falls, link.events) = (0, 0);
+        (link.falls, link.events, link.admitted) = (0, 0, false);
         link.removed.push(now);
         if let Some(life) = link.lives.last_mut() {
             life.is_removed = true;

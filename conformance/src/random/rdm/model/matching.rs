@@ -54,7 +54,7 @@ pub(super) struct Open {
 
 impl<'a> Scene<'a> {
     pub(super) fn new(model: &'a RdmModel, at: usize) -> Self {
-        let mut streams = vec![Vec::new(); model.settings.ends];
+        let mut streams = vec![Vec::new(); model.links.len()];
         let mut claims = HashMap::new();
         for (number, message) in model.messages.iter().enumerate() {
             // One of its own is here until it is canceled.
@@ -105,10 +105,11 @@ impl<'a> Scene<'a> {
 
     /// States that can be next, those that are more likely last.
     pub(super) fn next(&self, state: &State) -> Vec<State> {
-        let mut next = Vec::new();
+        let mut next = self.vanishings(state);
         for from in 0..self.streams.len() {
             next.extend(self.loses(state, from));
             next.extend(self.falls(state, from));
+            next.extend(self.admits(state, from));
         }
         for from in 0..self.streams.len() {
             next.extend(self.arrives(state, from));
@@ -205,7 +206,7 @@ impl<'a> Scene<'a> {
         })
     }
 
-    /// A peer is down: receives from it alone end, and what has not come whole of its messages is gone.
+    /// A peer is down: receives from it alone end.
     fn falls(&self, state: &State, from: usize) -> Option<State> {
         let cut = self.model.cut_at(self.at, from)?;
         let is_before = self.moments().get(state.done).is_some_and(|moment| moment.0 < cut);
@@ -214,12 +215,39 @@ impl<'a> Scene<'a> {
         }
         let mut next = state.clone();
         next.away[from] = true;
-        next.waiting.retain(|number| {
+        self.ends_directed(&mut next, from).then_some(next)
+    }
+
+    /// A peer that was removed connects: the event comes later.
+    fn admits(&self, state: &State, from: usize) -> Option<State> {
+        let of_it = |(_, moment): &(Time, Moment)| match moment {
+            Moment::Admitted(of) => (*of == from).then_some(true),
+            Moment::Removed(of) | Moment::Inserted(of) | Moment::Revived(of) => {
+                (*of == from).then_some(false)
+            }
+            _ => None,
+        };
+        let is_next = || self.moments()[state.done..].iter().find_map(of_it) == Some(true);
+        (state.away[from] && is_next()).then(|| {
+            let mut next = state.clone();
+            next.away[from] = false;
+            next
+        })
+    }
+
+    /// Of a peer that is down one of the messages that wait is gone, as it had not come whole. Its sender does not know either.
+    fn vanishings(&self, state: &State) -> Vec<State> {
+        let may_vanish = |number: &usize| {
             let message = self.message(*number);
             let is_seen = self.takers.contains_key(number) || self.claims.contains_key(number);
-            message.from != from || is_seen || !self.model.is_doubtful(message)
-        });
-        self.ends_directed(&mut next, from).then_some(next)
+            state.away[message.from] && !is_seen && self.model.is_doubtful(message)
+        };
+        let without = |number: usize| {
+            let mut next = state.clone();
+            next.waiting.retain(|waiting| *waiting != number);
+            next
+        };
+        state.waiting.iter().copied().filter(may_vanish).map(without).collect()
     }
 
     /// Receives from one peer alone end. Whether they were seen to.
@@ -239,12 +267,12 @@ impl<'a> Scene<'a> {
     }
 
     /// The next moment, if it is as it was seen.
-    fn moment(&self, state: &State) -> Option<State> {
-        let (time, moment) = self.moments().get(state.done)?;
+    fn moment(&self, state: &State) -> Vec<State> {
+        let Some((time, moment)) = self.moments().get(state.done) else { return Vec::new() };
         let mut next = state.clone();
         next.done += 1;
         let is_right = match moment {
-            Moment::Posted(receive) => self.posted(&mut next, *receive),
+            Moment::Posted(receive) => return self.posted(next, *receive),
             Moment::Canceled(receive, answer) => {
                 let open = next.open.len();
                 next.open.retain(|open| open.receive != *receive);
@@ -274,39 +302,48 @@ impl<'a> Scene<'a> {
             }
             Moment::Arrived(message) => self.has_arrived(state, *message),
             Moment::Fallen(from) => state.away[*from],
+            Moment::Admitted(from) => !state.away[*from],
             Moment::Removed(from) => self.removed(&mut next, *from),
             Moment::Inserted(from) | Moment::Revived(from) => {
                 next.away[*from] = false;
                 true
             }
         };
-        is_right.then_some(next)
+        is_right.then_some(next).into_iter().collect()
     }
 
-    /// A receive is posted, and takes what it can. Whether that is what was seen.
-    fn posted(&self, state: &mut State, receive: usize) -> bool {
+    /// A receive is posted, and takes what it can, of several senders in any order: those that lead to what was seen.
+    fn posted(&self, mut state: State, receive: usize) -> Vec<State> {
         state.open.push(Open { receive, used: 0, took: 0, broken: 0 });
         let at = state.open.len() - 1;
-        while state.open.get(at).is_some() {
-            // The oldest of each sender.
-            let mut oldest: Vec<usize> = Vec::new();
-            for number in state.waiting.iter().filter(|number| self.takes(receive, **number)) {
-                let from = self.message(*number).from;
-                if !oldest.iter().any(|other| self.message(*other).from == from) {
-                    oldest.push(*number);
+        let (mut done, mut left) = (Vec::new(), vec![state]);
+        while let Some(state) = left.pop() {
+            let oldest = self.oldest(&state, receive);
+            if state.open.get(at).is_none() || oldest.is_empty() {
+                done.push(state);
+                continue;
+            }
+            for number in oldest {
+                let mut next = state.clone();
+                next.waiting.retain(|waiting| *waiting != number);
+                if self.meets(&mut next, at, number) {
+                    left.push(next);
                 }
             }
-            let took = state.open[at].took;
-            let is_next = |number: &&usize| self.takers.get(number) == Some(&(receive, took));
-            let is_unseen = |number: &&usize| !self.takers.contains_key(number);
-            let unseen = || oldest.iter().find(is_unseen).or(oldest.first());
-            let Some(next) = oldest.iter().find(is_next).or_else(unseen) else { return true };
-            state.waiting.retain(|waiting| waiting != next);
-            if !self.meets(state, at, *next) {
-                return false;
+        }
+        done
+    }
+
+    /// Of what waits and a receive takes, the oldest of each sender.
+    fn oldest(&self, state: &State, receive: usize) -> Vec<usize> {
+        let mut oldest: Vec<usize> = Vec::new();
+        for number in state.waiting.iter().filter(|number| self.takes(receive, **number)) {
+            let from = self.message(*number).from;
+            if !oldest.iter().any(|other| self.message(*other).from == from) {
+                oldest.push(*number);
             }
         }
-        true
+        oldest
     }
 
     /// A probe found a waiting message. Whether it was that one.

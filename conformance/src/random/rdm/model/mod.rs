@@ -35,4 +35,4 @@ mod tests;
 pub(super) use bytes::written;
 pub(super) use ending::SeenEnd;
 pub(super) use posts::Posting;
-pub(super) use record::{Initiating, RdmModel, Sight};
+pub(super) use record::{Initiating, RdmModel, Sight, Time};

@@ -93,6 +93,9 @@ impl RdmModel {
         if receive.ended || self.dropped[receive.at] {
             return false;
         }
+        if receive.silent && receive.min_free.is_none() && !receive.canceled {
+            return false;
+        }
         let is_full = receive.min_free.is_some() && receive.is_full(receive.used(), 1);
         if receive.canceled || is_full {
             return true;

@@ -62,6 +62,9 @@ impl RdmModel {
     ) -> Outcome {
         self.expect_posting(at, to, is_down, posting)?;
         if posting == Posting::Taken {
+            if what == RemoteOp::Forbidden {
+                self.links[at][to].may_break.get_or_insert(self.now);
+            }
             let access = self.accesses.len();
             self.add_op(at, to, Initiating::Access(access), unsignaled);
             self.accesses.push(RdmAccess { what, fence, known: None, found: None });
@@ -73,6 +76,12 @@ impl RdmModel {
         let (posted, life) = (self.tick(), self.links[at][to].lives.len() - 1);
         let (canceled, ended) = (false, None);
         self.ops.push(Initiated { at, to, what, posted, life, unsignaled, canceled, ended });
+    }
+
+    /// Whether as many operations may be outstanding as the depth.
+    pub(in super::super) fn may_be_full(&self, at: usize) -> bool {
+        let outstanding = self.ops.iter().filter(|op| op.at == at && op.ended.is_none()).count();
+        outstanding >= self.settings.send_depth as usize
     }
 
     fn expect_posting(&mut self, at: usize, to: usize, is_down: bool, posting: Posting) -> Outcome {
@@ -116,17 +125,21 @@ impl RdmModel {
         &mut self,
         at: usize,
         (want, room, min_free): (Want, usize, Option<usize>),
+        silent: bool,
         claim: Option<usize>,
         posting: Posting,
     ) -> Outcome {
         let of = |receive: &&RdmReceive| receive.at == at && !receive.ended;
         let outstanding = self.receives.iter().filter(of).count();
-        let is_full = outstanding >= self.settings.recv_depth as usize;
+        // One that has ended silently counts no more, and may not be seen yet.
+        let quiet = self.receives.iter().filter(of).filter(|one| one.silent).count();
+        let depth = self.settings.recv_depth as usize;
         let has_peer = want.from.is_none_or(|from| self.links[at][from].present);
-        let expected = match is_full {
-            true => Posting::Depth,
-            false if claim.is_none() && !has_peer => Posting::NoPeer,
-            false => Posting::Taken,
+        let expected = match () {
+            () if outstanding - quiet >= depth => Posting::Depth,
+            () if outstanding >= depth && posting == Posting::Depth => Posting::Depth,
+            () if claim.is_none() && !has_peer => Posting::NoPeer,
+            () => Posting::Taken,
         };
         if posting != expected {
             let expected =
@@ -147,6 +160,7 @@ impl RdmModel {
                 min_free,
                 posted,
                 canceled,
+                silent,
                 ended,
                 claim,
                 broken,

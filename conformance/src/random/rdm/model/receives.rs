@@ -25,12 +25,37 @@ impl RdmModel {
             (Kind::Released, Status::Ok, _) if receive.min_free.is_some() => {
                 self.released(number, seen)
             }
+            (Kind::Recv, Status::Ok, _) if receive.silent => {
+                wrong("no completion: it is unsignaled")
+            }
             (Kind::Recv, Status::Ok | Status::Truncated, Some(message)) => {
                 self.took(number, message, seen)
             }
             (Kind::Recv, Status::Canceled | Status::PeerLost, _) => self.broke(number, seen),
             _ => wrong("an end that a receive can have, with a message that was sent"),
         }
+    }
+
+    /// A message was seen in the memory of a receive without completions, the next one there.
+    pub(in super::super) fn found(
+        &mut self,
+        number: usize,
+        message: usize,
+    ) -> Result<SeenEnd, Failed> {
+        let (receive, one) = (&self.receives[number], &self.messages[message]);
+        let seen = SeenEnd {
+            kind: Kind::Recv,
+            status: Status::Ok,
+            peer: Some(one.from),
+            tag: one.spec.tag,
+            len: one.spec.len,
+            message_len: one.spec.len,
+            offset: receive.next_offset(),
+            has_immediate: one.spec.immediate,
+            message: Some(message),
+        };
+        self.took(number, message, &seen)?;
+        Ok(seen)
     }
 
     fn took(&mut self, number: usize, index: usize, seen: &SeenEnd) -> Outcome {
@@ -43,7 +68,8 @@ impl RdmModel {
             return wrong("a message that was sent".to_owned());
         };
         let is_it = (message.to, Some(message.from)) == (receive.at, seen.peer)
-            && (message.spec.tag, message.spec.len) == (seen.tag, seen.message_len);
+            && (message.spec.tag, message.spec.len) == (seen.tag, seen.message_len)
+            && message.spec.immediate == seen.has_immediate;
         if !is_it {
             return wrong(format!("what is known of message {index}: {message:?}"));
         }
@@ -99,7 +125,7 @@ impl RdmModel {
         };
         let is_lossy = match from {
             Some(from) => self.is_lossy(at, from),
-            None => (0..self.settings.ends).any(|from| self.is_lossy(at, from)),
+            None => (0..self.links.len()).any(|from| self.is_lossy(at, from)),
         };
         let is_single = receive.min_free.is_none();
         let was_canceled = is_single && receive.canceled;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use fabric_rdm::Status;
 
-use super::super::program::{RdmSettings, RemoteOp, SendSpec, Want};
+use super::super::program::{MAX_ENDS, RdmSettings, RemoteOp, SendSpec, Want};
 
 pub(in super::super) type Time = u32;
 
@@ -84,6 +84,8 @@ pub(in super::super) struct RdmReceive {
     pub(in super::super) min_free: Option<usize>,
     pub(super) posted: Time,
     pub(super) canceled: bool,
+    /// No completion says which messages it took: they are seen in its memory.
+    pub(in super::super) silent: bool,
     pub(in super::super) ended: bool,
     /// The claimed message that it is for.
     pub(in super::super) claim: Option<usize>,
@@ -131,6 +133,25 @@ pub(super) struct Knowing {
     pub(super) lives: Vec<LifeEnd>,
     /// When it was removed.
     pub(super) removed: Vec<Time>,
+    /// It connected without having been inserted, and an event said so.
+    pub(super) admitted: bool,
+    /// Since when the connection to it may end, as the target refuses an operation, or does not know this endpoint.
+    pub(super) may_break: Option<Time>,
+}
+
+impl Knowing {
+    fn new(present: bool) -> Self {
+        Knowing {
+            present,
+            down: false,
+            falls: 0,
+            events: 0,
+            lives: vec![LifeEnd::default()],
+            removed: Vec::new(),
+            admitted: false,
+            may_break: None,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -168,22 +189,18 @@ pub(super) enum Moment {
     Fallen(usize),
     Removed(usize),
     Inserted(usize),
+    /// An event said that it connected, which it had done by then.
+    Admitted(usize),
     Revived(usize),
 }
 
 impl RdmModel {
-    /// Of endpoints that know each other.
     pub(in super::super) fn new(settings: &RdmSettings) -> Self {
         let ends = settings.ends;
-        let link = Knowing {
-            present: true,
-            down: false,
-            falls: 0,
-            events: 0,
-            lives: vec![LifeEnd::default()],
-            removed: Vec::new(),
-        };
-        RdmModel {
+        let knowing = |at, of| Knowing::new(!settings.strange.contains(&(at, of)));
+        let links: Vec<Vec<_>> =
+            (0..ends).map(|at| (0..ends).map(|of| knowing(at, of)).collect()).collect();
+        let mut model = RdmModel {
             settings: settings.clone(),
             now: 0,
             ops: Vec::new(),
@@ -192,12 +209,30 @@ impl RdmModel {
             receives: Vec::new(),
             claims: Vec::new(),
             moments: vec![Vec::new(); ends],
-            links: vec![vec![link; ends]; ends],
+            links,
             arriving: vec![Vec::new(); ends],
             dropped: vec![false; ends],
             dropped_at: vec![0; ends],
             refused: BTreeSet::new(),
+        };
+        for &(at, of) in settings.strange.iter().filter(|(at, of)| at.max(of) < &ends) {
+            // Where there is no room for all that may ask, one may be refused.
+            if (settings.max_strangers as usize) < MAX_ENDS {
+                model.links[of][at].may_break = Some(0);
+            }
         }
+        model
+    }
+
+    /// One more endpoint, which all others know that are there.
+    pub(in super::super) fn joins(&mut self) {
+        self.links.iter_mut().for_each(|row| row.push(Knowing::new(true)));
+        let ends = self.links.len() + 1;
+        self.links.push(vec![Knowing::new(true); ends]);
+        self.moments.push(Vec::new());
+        self.arriving.push(Vec::new());
+        self.dropped.push(false);
+        self.dropped_at.push(0);
     }
 
     /// One more thing happens.
@@ -230,18 +265,20 @@ impl RdmModel {
         self.links[at][peer].present
     }
 
-    /// Whether something between the two may be lost: one has removed the other, or was dropped.
+    /// Whether something between the two may be lost: one has removed the other, or refuses it, or was dropped.
     pub(in super::super) fn is_lossy(&self, one: usize, other: usize) -> bool {
         self.cut_at(one, other).is_some()
     }
 
-    /// When one of the two first removed the other, or was dropped.
+    /// When that began.
     pub(super) fn cut_at(&self, one: usize, other: usize) -> Option<Time> {
         let dropped = [one, other].into_iter().filter(|end| self.dropped[*end]);
         let dropped = dropped.map(|end| self.dropped_at[end]);
         let removed = [(one, other), (other, one)].into_iter();
         let removed = removed.filter_map(|(at, of)| self.links[at][of].removed.first().copied());
-        dropped.chain(removed).min()
+        let broken = [(one, other), (other, one)].into_iter();
+        let broken = broken.filter_map(|(at, of)| self.links[at][of].may_break);
+        dropped.chain(removed).chain(broken).min()
     }
 
     /// Whether it is open if the message has arrived or ever will.
@@ -265,8 +302,18 @@ impl RdmModel {
 
 impl RdmReceive {
     /// Bytes of it that messages took, as far as it was seen.
-    pub(super) fn used(&self) -> usize {
+    pub(in super::super) fn used(&self) -> usize {
         self.took.iter().map(|taking| taking.len).sum()
+    }
+
+    /// Where the next message is that was not seen.
+    pub(in super::super) fn next_offset(&self) -> usize {
+        self.took.iter().fold(0, |end, one| if one.offset == end { end + one.len } else { end })
+    }
+
+    /// Whether each message that it took was seen.
+    pub(in super::super) fn is_whole(&self) -> bool {
+        self.broken == 0
     }
 
     /// Whether it takes no more with so many bytes used.

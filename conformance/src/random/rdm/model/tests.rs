@@ -41,7 +41,7 @@ impl Story {
 
     /// A receive of 100 bytes.
     fn receive(&mut self, at: usize, want: Want) -> usize {
-        self.0.posted_receive(at, (want, 100, None), None, Posting::Taken).unwrap();
+        self.0.posted_receive(at, (want, 100, None), false, None, Posting::Taken).unwrap();
         self.0.receives.len() - 1
     }
 
@@ -110,8 +110,8 @@ fn spec(tag: u64) -> SendSpec {
 }
 
 fn end(kind: Kind, status: Status) -> SeenEnd {
-    let (peer, tag, message) = (None, None, None);
-    SeenEnd { kind, status, peer, tag, len: 0, message_len: 0, offset: 0, message }
+    let (peer, tag, has_immediate, message) = (None, None, true, None);
+    SeenEnd { kind, status, peer, tag, len: 0, message_len: 0, offset: 0, has_immediate, message }
 }
 
 #[test]
@@ -194,6 +194,7 @@ fn a_message_comes_once_and_whole() {
         SeenEnd { len: 7, ..right.clone() },
         SeenEnd { message_len: 9, ..right.clone() },
         SeenEnd { tag: Some(6), ..right.clone() },
+        SeenEnd { has_immediate: false, ..right.clone() },
         SeenEnd { peer: Some(1), ..right.clone() },
         SeenEnd { offset: 1, ..right.clone() },
         SeenEnd { status: Status::Truncated, ..right.clone() },
@@ -273,7 +274,7 @@ fn a_claimed_message_meets_no_receive() {
     let mut story = Story::new(2);
     let messages = [story.send(0, 1, 5), story.send(0, 1, 5)];
     let claim = story.probe(1, ANY, Some(messages[0]), true).unwrap();
-    story.0.posted_receive(1, (ANY, 100, None), Some(claim), Posting::Taken).unwrap();
+    story.0.posted_receive(1, (ANY, 100, None), false, Some(claim), Posting::Taken).unwrap();
     story.took(0, messages[1]).unwrap();
     assert!(story.0.check_matching(1).is_err());
 }
@@ -282,7 +283,7 @@ fn a_claimed_message_meets_no_receive() {
 fn a_buffer_for_many_is_filled_in_order() {
     for (offset, len, is_right) in [(8, 16, true), (8, 8, false), (9, 16, false)] {
         let mut story = Story::new(2);
-        story.0.posted_receive(1, (ANY, 20, Some(8)), None, Posting::Taken).unwrap();
+        story.0.posted_receive(1, (ANY, 20, Some(8)), false, None, Posting::Taken).unwrap();
         let messages = [story.send(0, 1, 5), story.send(0, 1, 6)];
         story.took(0, messages[0]).unwrap();
         let second = SeenEnd { offset, ..story.taking(0, messages[1]) };
@@ -293,7 +294,7 @@ fn a_buffer_for_many_is_filled_in_order() {
         assert_eq!(seen.is_ok(), is_right, "{offset} {len}");
     }
     let mut story = Story::new(2);
-    story.0.posted_receive(1, (ANY, 20, Some(8)), None, Posting::Taken).unwrap();
+    story.0.posted_receive(1, (ANY, 20, Some(8)), false, None, Posting::Taken).unwrap();
     let early = end(Kind::Released, Status::Ok);
     story.0.ended_receive(1, 0, &early).unwrap_err();
 }
@@ -350,6 +351,42 @@ fn of_a_life_that_was_cut_no_message_comes_behind_a_gap() {
         story.took(receives[0], messages[kept]).unwrap();
         story.0.drops(0);
         assert_eq!(story.0.check_matching(1).is_ok(), is_right, "{kept}");
+    }
+}
+
+#[test]
+fn a_receive_of_many_takes_first_what_never_came_whole() {
+    for (offset, is_right) in [(8, true), (4, false)] {
+        let mut story = Story::new(3);
+        let messages = [story.send(0, 1, 5), story.send(2, 1, 6)];
+        story.probe(1, exact(5), Some(messages[0]), false);
+        story.probe(1, exact(6), Some(messages[1]), false);
+        story.0.posted_receive(1, (ANY, 100, Some(8)), false, None, Posting::Taken).unwrap();
+        let seen = SeenEnd { offset, ..story.taking(0, messages[1]) };
+        story.0.ended_receive(1, 0, &seen).unwrap();
+        story.0.drops(0);
+        story.over(0, Status::PeerLost).unwrap();
+        assert_eq!(story.0.check_matching(1).is_ok(), is_right, "{offset}");
+    }
+}
+
+#[test]
+fn what_waits_of_a_lost_peer_stays_or_goes() {
+    let stories = [
+        (Some(0), Some(1), true),
+        (Some(1), None, true),
+        (None, None, true),
+        (Some(1), Some(0), false),
+    ];
+    for (first, second, is_right) in stories {
+        let mut story = Story::new(2);
+        let messages = [5, 6].map(|tag| story.send(0, 1, tag));
+        story.probe(1, exact(6), Some(messages[1]), false);
+        story.0.drops(0);
+        story.0.fell(1, 0).unwrap();
+        story.probe(1, ANY, first.map(|first: usize| messages[first]), true);
+        story.probe(1, ANY, second.map(|second: usize| messages[second]), false);
+        assert_eq!(story.0.check_matching(1).is_ok(), is_right, "{first:?}, {second:?}");
     }
 }
 
@@ -414,4 +451,7 @@ fn each_fetch_finds_another_value() {
     story.accessed(ops[2], Kind::Atomic, 8);
     let late = story.access(0, 1, RemoteOp::Add, false);
     story.0.fetched(late, 0).unwrap_err();
+    story.0.check_counter(0, 1, 4).unwrap();
+    story.0.check_counter(0, 1, 3).unwrap_err();
+    story.0.check_counter(0, 1, 5).unwrap_err();
 }
