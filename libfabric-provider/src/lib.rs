@@ -8,6 +8,7 @@ mod entry;
 mod errno;
 mod handle;
 mod libfabric;
+mod logging;
 mod objects;
 mod sync;
 mod wait;

@@ -4,7 +4,8 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
-use crate::abi::FiInfo;
+use crate::abi::flags::FI_LOG_CORE;
+use crate::abi::{FiInfo, FiProvider};
 
 /// What is used of libfabric.
 pub(crate) struct Libfabric {
@@ -12,6 +13,16 @@ pub(crate) struct Libfabric {
     freeinfo: unsafe extern "C" fn(*mut FiInfo),
     version: unsafe extern "C" fn() -> u32,
     strerror: unsafe extern "C" fn(c_int) -> *const c_char,
+    log_enabled: unsafe extern "C" fn(*const FiProvider, c_int, c_int) -> c_int,
+    log: unsafe extern "C" fn(
+        *const FiProvider,
+        c_int,
+        c_int,
+        *const c_char,
+        c_int,
+        *const c_char,
+        ...
+    ),
 }
 
 impl Libfabric {
@@ -40,6 +51,8 @@ impl Libfabric {
                 freeinfo: cast(symbol(c"fi_freeinfo")?),
                 version: cast(symbol(c"fi_version")?),
                 strerror: cast(symbol(c"fi_strerror")?),
+                log_enabled: cast(symbol(c"fi_log_enabled")?),
+                log: cast(symbol(c"fi_log")?),
             })
         }
     }
@@ -54,6 +67,31 @@ impl Libfabric {
     pub(crate) fn strerror(&self, errno: c_int) -> *const c_char {
         // SAFETY: fi_strerror(3) takes any number.
         unsafe { (self.strerror)(errno) }
+    }
+
+    /// Whether lines of this level are written (`FI_LOG_LEVEL`).
+    ///
+    /// # Safety
+    /// The provider is one that libfabric has taken from `fi_prov_ini`.
+    pub(crate) unsafe fn logs(&self, provider: *const FiProvider, level: c_int) -> bool {
+        // SAFETY: the caller's promise; of a subsystem that there is (fi_log.h).
+        unsafe { (self.log_enabled)(provider, level, FI_LOG_CORE) != 0 }
+    }
+
+    /// Writes a line to its log.
+    ///
+    /// # Safety
+    /// As of [`logs`](Self::logs).
+    pub(crate) unsafe fn log(
+        &self,
+        provider: *const FiProvider,
+        level: c_int,
+        (place, line): (&CStr, c_int),
+        text: &CStr,
+    ) {
+        let (format, text) = (c"%s\n".as_ptr(), text.as_ptr());
+        // SAFETY: the caller's promise; the format takes one text.
+        unsafe { (self.log)(provider, level, FI_LOG_CORE, place.as_ptr(), line, format, text) }
     }
 
     /// An info with all its parts, zero throughout (`fi_getinfo(3)`, `fi_allocinfo`); null without memory.

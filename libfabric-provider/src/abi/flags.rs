@@ -117,6 +117,12 @@ pub(crate) const FI_CQ_COND_THRESHOLD: c_int = 1;
 
 pub(crate) const FI_CNTR_EVENTS_COMP: c_int = 0;
 
+// Levels of the log, and the subsystem of its lines (`providers/fi_log.h`).
+pub(crate) const FI_LOG_WARN: c_int = 0;
+pub(crate) const FI_LOG_INFO: c_int = 2;
+pub(crate) const FI_LOG_DEBUG: c_int = 3;
+pub(crate) const FI_LOG_CORE: c_int = 0;
+
 // Errors beyond those of the system.
 pub(crate) const FI_EOTHER: c_int = 256;
 pub(crate) const FI_ETOOSMALL: c_int = 257;

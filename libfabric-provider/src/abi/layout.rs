@@ -145,7 +145,8 @@ fn constants() -> Vec<(&'static str, u64)> {
         FI_CLASS_PEP FI_CLASS_MR FI_CLASS_EQ FI_CLASS_CQ FI_CLASS_CNTR FI_CLASS_CONNREQ FI_GETOPSFLAG FI_SETOPSFLAG
         FI_GETWAIT FI_ENABLE FI_BACKLOG FI_GETWAITOBJ FI_OPT_ENDPOINT FI_OPT_CM_DATA_SIZE FI_WAIT_NONE FI_WAIT_UNSPEC
         FI_WAIT_FD FI_WAIT_YIELD FI_CONNREQ FI_CONNECTED FI_SHUTDOWN FI_CQ_FORMAT_UNSPEC FI_CQ_FORMAT_CONTEXT
-        FI_CQ_FORMAT_MSG FI_CQ_FORMAT_DATA FI_CQ_FORMAT_TAGGED FI_CQ_COND_NONE FI_CQ_COND_THRESHOLD FI_CNTR_EVENTS_COMP
+        FI_CQ_FORMAT_MSG FI_CQ_FORMAT_DATA FI_CQ_FORMAT_TAGGED FI_CQ_COND_NONE FI_CQ_COND_THRESHOLD FI_CNTR_EVENTS_COMP FI_LOG_WARN
+        FI_LOG_INFO FI_LOG_DEBUG FI_LOG_CORE
         FI_EOTHER FI_ETOOSMALL FI_EOPBADSTATE FI_EAVAIL FI_EBADFLAGS FI_ENOEQ FI_EDOMAIN FI_ENOCQ FI_ETRUNC
     }
     .to_vec()
@@ -159,7 +160,7 @@ fn program(places: &[Place], constants: &[(&str, u64)]) -> String {
     {
         let _ = writeln!(text, "#include <rdma/{header}.h>");
     }
-    text += "#include <rdma/providers/fi_prov.h>\n#include <stddef.h>\n#include <stdio.h>\n#include <sys/uio.h>\n";
+    text += "#include <rdma/providers/fi_prov.h>\n#include <rdma/providers/fi_log.h>\n#include <stddef.h>\n#include <stdio.h>\n#include <sys/uio.h>\n";
     text += "#define N(n) printf(\"%llu\\n\", (unsigned long long) (n))\n";
     text += "int main(void) {\nN(FI_MAJOR_VERSION * 1000 + FI_MINOR_VERSION);\n";
     for Place { c, field, .. } in places {

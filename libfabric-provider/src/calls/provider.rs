@@ -8,7 +8,9 @@ use crate::abi::{FiInfo, FiProvider};
 use crate::discovery::{getinfo, owned::text};
 use crate::entry::entry;
 use crate::errno::Errno;
+use crate::handle::Name;
 use crate::libfabric::Libfabric;
+use crate::logging;
 
 /// The one provider. libfabric keeps notes in its context.
 struct Provider(*mut FiProvider);
@@ -28,7 +30,7 @@ pub(super) extern "C" fn fi_prov_ini() -> *mut std::ffi::c_void {
 
 fn new() -> Option<Provider> {
     let libfabric = Libfabric::get()?;
-    Some(Provider(Box::into_raw(Box::new(FiProvider {
+    let provider = Box::into_raw(Box::new(FiProvider {
         version: crate::PROVIDER_VERSION,
         // It takes providers of its own version, or of later ones.
         fi_version: libfabric.version(),
@@ -37,7 +39,9 @@ fn new() -> Option<Provider> {
         getinfo: list,
         fabric: open_fabric,
         cleanup,
-    }))))
+    }));
+    logging::begin(Name::of(provider));
+    Some(Provider(provider))
 }
 
 /// `fi_getinfo(3)`
@@ -59,5 +63,7 @@ unsafe extern "C" fn list(
     })
 }
 
-/// Nothing is held beyond what handles hold; a program that did not close them ends anyway.
-unsafe extern "C" fn cleanup() {}
+/// Nothing is held beyond what handles hold; a program that did not close them ends anyway. But libfabric's log ends here.
+unsafe extern "C" fn cleanup() {
+    logging::end();
+}

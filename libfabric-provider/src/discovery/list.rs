@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use fabric::{Capabilities, Catalog, Hints, Info};
 
 use super::address::{source_for, suits};
-use super::matching::{build, terms};
+use super::matching::{build, provider_only, terms};
 use super::owned::{OwnedInfo, into_list};
 use super::request::Request;
 use crate::abi::FiInfo;
@@ -33,12 +33,7 @@ pub(crate) unsafe fn getinfo(
     hints: *const FiInfo,
 ) -> Result<*mut FiInfo, Errno> {
     if flags & FI_PROV_ATTR_ONLY != 0 {
-        // All that is asked for is whether the provider is there (fi_getinfo(3)).
-        // SAFETY: no hints.
-        let request = unsafe { Request::read(version, (None, None), 0, std::ptr::null())? };
-        let mut infos = infos(&request)?;
-        infos.truncate(1);
-        return Ok(into_list(infos));
+        return Ok(into_list(vec![provider_only(version)?]));
     }
     // SAFETY: the caller's promise.
     let request = unsafe { Request::read(version, names, flags, hints)? };

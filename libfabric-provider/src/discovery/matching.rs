@@ -125,6 +125,15 @@ fn modes(request: &Request, info: &Info, caps: u64) -> Result<(c_int, u64), &'st
     Ok((FI_MR_BASIC, FI_LOCAL_MR))
 }
 
+/// The info that says nothing but that the provider is there, whatever the machine has (`fi_getinfo(3)`, `FI_PROV_ATTR_ONLY`).
+pub(crate) fn provider_only(version: u32) -> Result<OwnedInfo, Errno> {
+    let mut owned = OwnedInfo::new()?;
+    let fabric = owned.parts()?.fabric;
+    set_text(&mut fabric.name, FABRIC_NAME)?;
+    (fabric.prov_version, fabric.api_version) = (crate::PROVIDER_VERSION, version);
+    Ok(owned)
+}
+
 /// The info of a device at one of its addresses.
 pub(crate) fn build(
     request: &Request,

@@ -319,9 +319,7 @@ impl Events {
                 None => drop(listening.pop_front()),
             }
         }
-        if !state.ready.is_empty() || !state.listening.is_empty() {
-            self.wake(state);
-        }
+        if state.ready.is_empty() { self.settle(state) } else { self.wake(state) }
     }
 
     fn wake(&self, state: &mut EventState) {
