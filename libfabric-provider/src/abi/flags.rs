@@ -62,6 +62,7 @@ pub(crate) const FI_SOCKADDR_IN: u32 = 2;
 pub(crate) const FI_SOCKADDR_IN6: u32 = 3;
 
 pub(crate) const FI_THREAD_SAFE: c_int = 1;
+pub(crate) const FI_PROGRESS_UNSPEC: c_int = 0;
 pub(crate) const FI_PROGRESS_AUTO: c_int = 1;
 pub(crate) const FI_RM_ENABLED: c_int = 2;
 pub(crate) const FI_AV_UNSPEC: c_int = 0;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{cm, msg, refusals, rma};
 use crate::abi::flags::{
     FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EQ, FI_ENABLE, FI_ETOOSMALL, FI_GETOPSFLAG,
-    FI_OPT_CM_DATA_SIZE, FI_OPT_ENDPOINT, FI_RECV, FI_SEND, FI_SETOPSFLAG,
+    FI_OPT_CM_DATA_SIZE, FI_OPT_ENDPOINT, FI_RECV, FI_RX_CQ_DATA, FI_SEND, FI_SETOPSFLAG,
 };
 use crate::abi::{FiInfo, Fid, FidDomain, FidEp, Ops, OpsEp};
 use crate::discovery::{CM_DATA_SIZE, address, default_depth};
@@ -88,6 +88,7 @@ unsafe fn wishes(domain: &Arc<Domain>, info: &FiInfo) -> Result<Wishes, Errno> {
         depths: [default_depth(limits.send_depth), default_depth(limits.recv_depth)],
         segments: [1, 1],
         inject: limits.inject,
+        writes_data: info.mode & FI_RX_CQ_DATA != 0,
         op_flags: [0, 0],
         source: None,
         request: None,
@@ -101,6 +102,7 @@ unsafe fn wishes(domain: &Arc<Domain>, info: &FiInfo) -> Result<Wishes, Errno> {
         }
         if let Some(rx) = info.rx_attr.as_ref() {
             wishes.op_flags[RX] = rx.op_flags;
+            wishes.writes_data |= rx.mode & FI_RX_CQ_DATA != 0;
             wishes.depths[RX] = if rx.size == 0 { wishes.depths[RX] } else { rx.size };
             wishes.segments[RX] = rx.iov_limit.max(1);
         }

@@ -6,15 +6,16 @@ use std::net::{IpAddr, SocketAddr};
 use fabric::Info;
 
 use super::offer::{
-    API_WITH_MODES, COMMON_CAPS, CQ_DATA_SIZE, FABRIC_NAME, ORDER, RX_CAPS, RX_FLAGS, TX_CAPS,
-    TX_FLAGS, has_virtual_addresses, limit, mr_mode,
+    API_WITH_MODES, COMMON_CAPS, CQ_DATA_SIZE, FABRIC_NAME, MR_MODE, ORDER, RX_CAPS, RX_FLAGS,
+    TX_CAPS, TX_FLAGS, limit,
 };
 use super::owned::{OwnedInfo, set_text};
 use super::request::{Limit, Request, with_directions};
 use crate::abi::flags::{
     FI_AV_UNSPEC, FI_EP_MSG, FI_EP_UNSPEC, FI_LOCAL_MR, FI_MR_BASIC, FI_MR_LOCAL, FI_MR_PROV_KEY,
-    FI_MR_SCALABLE, FI_MR_VIRT_ADDR, FI_ORDER_STRICT, FI_PROGRESS_AUTO, FI_PROV_SPECIFIC,
-    FI_REMOTE_READ, FI_REMOTE_WRITE, FI_RM_ENABLED, FI_RMA, FI_RX_CQ_DATA, FI_THREAD_SAFE,
+    FI_MR_SCALABLE, FI_MR_VIRT_ADDR, FI_ORDER_STRICT, FI_PROGRESS_AUTO, FI_PROGRESS_UNSPEC,
+    FI_PROV_SPECIFIC, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_RM_ENABLED, FI_RMA, FI_RX_CQ_DATA,
+    FI_THREAD_SAFE,
 };
 use crate::errno::Errno;
 
@@ -60,6 +61,12 @@ pub(crate) fn terms(request: &Request, info: &Info, domain: &str) -> Result<Term
     if request.has_auth_key {
         return Err("keys of authorization");
     }
+    if request.has_handle {
+        return Err("a passive endpoint that becomes an active one");
+    }
+    if request.domain_caps & !COMMON_CAPS != 0 {
+        return Err("capabilities of domains");
+    }
     for of in LIMITS {
         if request.wanted(of) > limit(info, of).0 {
             log::debug!("{domain}: {of:?} {} is beyond {}", request.wanted(of), limit(info, of).0);
@@ -78,7 +85,7 @@ pub(crate) fn terms(request: &Request, info: &Info, domain: &str) -> Result<Term
         return Err("flags of operations");
     }
     let (caps, mode) = caps(request)?;
-    let (mr_mode, local_mode) = modes(request, info, caps)?;
+    let (mr_mode, local_mode) = modes(request, caps)?;
     Ok(Terms { caps, mode: mode | local_mode, mr_mode })
 }
 
@@ -89,21 +96,16 @@ fn caps(request: &Request) -> Result<(u64, u64), &'static str> {
     if asked & !all != 0 {
         return Err("capabilities");
     }
+    let granted = if request.caps == 0 { all } else { asked | COMMON_CAPS };
+    // A peer's write with data takes a receive. An application that is not prepared for that gets one-sided operations without
+    // data.
     let takes = request.mode.is_none_or(|mode| mode & FI_RX_CQ_DATA != 0);
-    let rma = FI_RMA | (with_directions(FI_RMA) & !FI_RMA);
-    // A peer's write with data takes a receive: who is not prepared for that gets no one-sided operations.
-    match (request.caps & FI_RMA != 0, takes) {
-        (true, false) => Err("one-sided operations without the mode FI_RX_CQ_DATA"),
-        (true, true) => Ok((asked | COMMON_CAPS, FI_RX_CQ_DATA)),
-        (false, true) if request.caps == 0 => Ok((all, FI_RX_CQ_DATA)),
-        (false, _) if request.caps == 0 => Ok((all & !rma, 0)),
-        (false, _) => Ok((asked | COMMON_CAPS, 0)),
-    }
+    Ok((granted, if takes && granted & FI_RMA != 0 { FI_RX_CQ_DATA } else { 0 }))
 }
 
 /// The modes of registration that it gets, and the mode that went before them.
-fn modes(request: &Request, info: &Info, caps: u64) -> Result<(c_int, u64), &'static str> {
-    let mut needed = mr_mode(info);
+fn modes(request: &Request, caps: u64) -> Result<(c_int, u64), &'static str> {
+    let mut needed = MR_MODE;
     if caps & (FI_REMOTE_READ | FI_REMOTE_WRITE) == 0 {
         needed &= !(FI_MR_VIRT_ADDR | FI_MR_PROV_KEY);
     }
@@ -117,9 +119,8 @@ fn modes(request: &Request, info: &Info, caps: u64) -> Result<(c_int, u64), &'st
             _ => Err("modes of registration"),
         };
     }
-    // Of the old two, one has keys and addresses of the provider's; the other has neither, and no device here does without.
-    let can_be_basic = has_virtual_addresses(info) || needed & FI_MR_PROV_KEY == 0;
-    if asked == FI_MR_SCALABLE || !can_be_basic || !takes_local {
+    // Of the old two, one has keys and addresses of the provider's; the other has neither.
+    if asked == FI_MR_SCALABLE || !takes_local {
         return Err("the modes of registration FI_MR_BASIC and FI_MR_SCALABLE");
     }
     Ok((FI_MR_BASIC, FI_LOCAL_MR))
@@ -152,13 +153,13 @@ pub(crate) fn build(
     let Terms { caps, mode, mr_mode } = terms;
     (parts.info.caps, parts.info.mode) = (caps, mode);
     let tx = parts.tx;
-    (tx.caps, tx.mode) = (caps & TX_CAPS, mode & !FI_RX_CQ_DATA);
+    (tx.caps, tx.mode) = (caps & TX_CAPS & !COMMON_CAPS, mode & !FI_RX_CQ_DATA);
     tx.op_flags = request.op_flags[0];
     (tx.msg_order, tx.comp_order) = (ORDER, FI_ORDER_STRICT);
     (tx.inject_size, tx.size) = (value(Limit::Inject), value(Limit::SendDepth));
     (tx.iov_limit, tx.rma_iov_limit) = (value(Limit::SendSegments), 1);
     let rx = parts.rx;
-    (rx.caps, rx.mode) = (caps & RX_CAPS, mode);
+    (rx.caps, rx.mode) = (caps & RX_CAPS & !COMMON_CAPS, mode);
     rx.op_flags = request.op_flags[1];
     (rx.msg_order, rx.comp_order) = (ORDER, FI_ORDER_STRICT);
     (rx.size, rx.iov_limit) = (value(Limit::ReceiveDepth), value(Limit::ReceiveSegments));
@@ -171,7 +172,10 @@ pub(crate) fn build(
     let domain = parts.domain;
     set_text(&mut domain.name, domain_name)?;
     domain.threading = FI_THREAD_SAFE;
-    (domain.control_progress, domain.data_progress) = (FI_PROGRESS_AUTO, FI_PROGRESS_AUTO);
+    // It is automatic, which an application that would do it by hand does not notice.
+    let progress = |wanted| if wanted == FI_PROGRESS_UNSPEC { FI_PROGRESS_AUTO } else { wanted };
+    domain.control_progress = progress(request.progress[0]);
+    domain.data_progress = progress(request.progress[1]);
     (domain.resource_mgmt, domain.av_type) = (FI_RM_ENABLED, FI_AV_UNSPEC);
     (domain.mr_mode, domain.mr_key_size) = (mr_mode, size_of::<u64>());
     (domain.cq_data_size, domain.mr_iov_limit) = (CQ_DATA_SIZE, 1);

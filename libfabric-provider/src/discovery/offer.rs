@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_int};
 
-use fabric::{Capabilities, Info, MAX_CONNECT_DATA};
+use fabric::{Info, MAX_CONNECT_DATA};
 
 use super::request::Limit;
 use crate::abi::flags::{
@@ -58,17 +58,9 @@ pub(crate) fn default_depth(max: usize) -> usize {
     max.min(DEPTH)
 }
 
-/// Whether peers name registered memory by the addresses that it has in its process, as RDMA devices have it; elsewhere by the
-/// distance from its beginning.
-pub(crate) fn has_virtual_addresses(info: &Info) -> bool {
-    info.capabilities.contains(Capabilities::PATH_SETTINGS)
-}
-
-/// What the application has to do when it registers memory.
-pub(crate) fn mr_mode(info: &Info) -> c_int {
-    let of_addresses = if has_virtual_addresses(info) { FI_MR_VIRT_ADDR } else { 0 };
-    FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_PROV_KEY | of_addresses
-}
+/// What the application has to do when it registers memory. Addresses are virtual ones on every device: where buffers have to be
+/// registered, `ofi_rxm` takes an offset for one in the buffer, whatever region that is in.
+pub(crate) const MR_MODE: c_int = FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
 
 /// The largest value that a hint may ask for, and what is offered without one.
 pub(crate) fn limit(info: &Info, of: Limit) -> (usize, usize) {

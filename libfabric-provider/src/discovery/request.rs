@@ -32,6 +32,11 @@ pub(crate) struct Request {
     pub(crate) completion_orders: [u64; 2],
     pub(crate) op_flags: [u64; 2],
     pub(crate) has_auth_key: bool,
+    /// It names a passive endpoint, or a request that was never given out with it.
+    pub(crate) has_handle: bool,
+    pub(crate) domain_caps: u64,
+    /// Of control, of data.
+    pub(crate) progress: [c_int; 2],
 }
 
 /// A number that a hint asks for, at least.
@@ -92,6 +97,7 @@ impl Request {
         self.caps = hints.caps;
         self.mode = Some(hints.mode);
         self.address_format = hints.addr_format;
+        self.has_handle = !hints.handle.is_null();
         let own = |name| {
             // SAFETY: the texts of an info are null or end in zero.
             unsafe { text(name) }.map(|name| name.to_string_lossy().into_owned())
@@ -106,6 +112,8 @@ impl Request {
             if let Some(domain) = hints.domain_attr.as_ref() {
                 self.domain = own(domain.name);
                 self.mr_mode = Some(domain.mr_mode);
+                self.domain_caps = domain.caps;
+                self.progress = [domain.control_progress, domain.data_progress];
                 self.has_auth_key |= domain.auth_key_size > 0;
                 self.limits.extend([
                     (Limit::CqDataSize, domain.cq_data_size),

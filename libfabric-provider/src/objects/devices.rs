@@ -12,7 +12,6 @@ use super::completions::Completions;
 use super::requests::Requests;
 use crate::abi::FidFabric;
 use crate::abi::flags::FI_CLASS_FABRIC;
-use crate::discovery::has_virtual_addresses;
 use crate::errno::Errno;
 use crate::handle::Object;
 use crate::sync::lock;
@@ -34,8 +33,6 @@ unsafe impl Object for Fabric {
 /// An open device.
 pub(crate) struct Device {
     pub(crate) domain: fabric::Domain,
-    /// Whether peers name its memory by addresses of this process.
-    pub(crate) has_virtual_addresses: bool,
     /// Held while an endpoint takes its room in completion queues.
     pub(crate) binding: Mutex<()>,
     /// Those that may hold its regions.
@@ -57,12 +54,8 @@ impl Fabric {
         let needed = Capabilities::SEND | Capabilities::RMA;
         let hints = Hints { capabilities: needed, ..Hints::default() };
         let domain = Catalog::builtin().open_with(&Choice::parse(name)?, &hints)?;
-        let device = Arc::new(Device {
-            has_virtual_addresses: has_virtual_addresses(domain.info()),
-            domain,
-            binding: Mutex::default(),
-            queues: Mutex::default(),
-        });
+        let device =
+            Arc::new(Device { domain, binding: Mutex::default(), queues: Mutex::default() });
         devices.insert(name.to_owned(), Arc::downgrade(&device));
         Ok(device)
     }

@@ -30,6 +30,8 @@ pub(crate) struct Wishes {
     pub(crate) depths: [usize; 2],
     pub(crate) segments: [usize; 2],
     pub(crate) inject: usize,
+    /// The application has the mode `FI_RX_CQ_DATA`.
+    pub(crate) writes_data: bool,
     pub(crate) op_flags: [u64; 2],
     pub(crate) source: Option<SocketAddr>,
     pub(crate) request: Option<ConnectRequest>,
@@ -200,6 +202,12 @@ impl MessageEndpoint {
     #[inline]
     pub(crate) fn inject_size(&self) -> usize {
         self.wishes.inject
+    }
+
+    /// Whether it may write with data.
+    #[inline]
+    pub(crate) fn writes_data(&self) -> bool {
+        self.wishes.writes_data
     }
 
     pub(crate) fn set_op_flags(&self, side: usize, flags: u64) {

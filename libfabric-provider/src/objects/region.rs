@@ -43,13 +43,6 @@ impl MemoryRegion {
         let rights = rights(access)?;
         // SAFETY: the caller's promise.
         let region = unsafe { domain.device.domain.register_raw(address, len, rights)? };
-        let base = region.remote().base();
-        let expected = if domain.device.has_virtual_addresses { address as u64 } else { 0 };
-        if base != expected {
-            // The info says otherwise to the application.
-            log::error!("the device names memory by {base:#x}, not {expected:#x}");
-            return Err(Errno::OTHER);
-        }
         Ok(MemoryRegion { region, domain: domain.clone() })
     }
 
@@ -90,7 +83,8 @@ fn rights(access: u64) -> Result<Access, Errno> {
     if access & !known != 0 {
         return Err(Errno::INVALID);
     }
-    let mut rights = Access::empty();
+    // The info says that peers name it so.
+    let mut rights = Access::VIRTUAL_ADDRESSES;
     // A read puts bytes there.
     rights.set(Access::LOCAL_WRITE, access & (FI_RECV | FI_READ | FI_REMOTE_WRITE) != 0);
     rights.set(Access::REMOTE_READ, access & FI_REMOTE_READ != 0);

@@ -57,26 +57,23 @@ pub(crate) enum Kind {
     Read(Remote),
 }
 
-/// What every transmit may have.
+/// What a transmit may have. `FI_DELIVERY_COMPLETE` is more than a completion means for writes only: a message is seen by the
+/// completion of its receive, and a read is complete when it is here.
 const FLAGS: u64 = FI_COMPLETION
     | FI_MORE
     | FI_FENCE
     | FI_INJECT
     | FI_INJECT_COMPLETE
     | FI_TRANSMIT_COMPLETE
+    | FI_DELIVERY_COMPLETE
     | FI_REMOTE_CQ_DATA;
 
 impl Kind {
+    /// The flags that it does not take.
     fn forbidden(self, flags: u64) -> u64 {
-        let more = match self {
-            // Sends are accepted by the peer, and no more is known of them.
-            Kind::Send => 0,
-            Kind::Write(_) => FI_DELIVERY_COMPLETE,
-            // A read is complete when it is here.
-            Kind::Read(_) => FI_DELIVERY_COMPLETE,
-        };
-        let less = if matches!(self, Kind::Read(_)) { FI_INJECT | FI_REMOTE_CQ_DATA } else { 0 };
-        flags & !(FLAGS & !less | more)
+        let not_of_reads = FI_INJECT | FI_REMOTE_CQ_DATA;
+        let taken = if matches!(self, Kind::Read(_)) { FLAGS & !not_of_reads } else { FLAGS };
+        flags & !taken
     }
 
     /// As counters name it.
@@ -109,6 +106,7 @@ impl MessageEndpoint {
         if kind.forbidden(options.flags) != 0 {
             return Err(Errno(FI_EBADFLAGS));
         }
+        self.check_data(kind, options.flags)?;
         let wants = !enabled.is_selective[TX] || options.flags & FI_COMPLETION != 0;
         enabled.post(kind, what, options, wants)
     }
@@ -117,8 +115,15 @@ impl MessageEndpoint {
     #[inline]
     pub(crate) fn inject(&self, kind: Kind, bytes: &[u8], data: Option<u64>) -> Result<(), Errno> {
         let flags = if data.is_some() { FI_REMOTE_CQ_DATA } else { 0 };
+        self.check_data(kind, flags)?;
         let options = Options { flags, data: data.unwrap_or(0), context: marks::injected() };
         self.enabled()?.post(kind, Transmit::Bytes(bytes), options, false)
+    }
+
+    /// A write with data takes a receive of the peer's: only for applications that are prepared for that.
+    fn check_data(&self, kind: Kind, flags: u64) -> Result<(), Errno> {
+        let takes = flags & FI_REMOTE_CQ_DATA != 0 && matches!(kind, Kind::Write(_));
+        if takes && !self.writes_data() { Err(Errno(libc::EOPNOTSUPP)) } else { Ok(()) }
     }
 
     /// Posts a receive.
