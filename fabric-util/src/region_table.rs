@@ -184,11 +184,9 @@ impl RegionTable {
             }
             None => loop {
                 let key = random(provider)?;
-                // Peers count from the start of the region, and learn no address of this process.
                 let is_named = access.contains(Access::VIRTUAL_ADDRESSES);
-                let base = if is_named { addr as u64 } else { 0 };
                 if is_free(key) {
-                    break RemoteAddr { key, addr: base };
+                    break RemoteAddr { key, addr: if is_named { addr as u64 } else { 0 } };
                 }
             },
         };
@@ -452,10 +450,9 @@ mod tests {
         assert!(entry.contains(at.addr + 8, 56) && !entry.contains(at.addr + 8, 57));
         assert!(!entry.contains(8, 1) && !entry.contains(at.addr - 1, 1));
         assert_eq!(entry.at(at.addr + 8), memory.as_mut_ptr().wrapping_add(1).cast());
-        let by_address = Access::ALL | Access::VIRTUAL_ADDRESSES;
         // SAFETY: as above.
-        let named = unsafe { Registration::new("test", &table, range, by_address) }.unwrap();
-        assert_eq!(named.remote_base(), memory.as_ptr() as u64);
+        let named = unsafe { Registration::new("test", &table, range, Access::VIRTUAL_ADDRESSES) };
+        assert_eq!(named.unwrap().remote_base(), memory.as_ptr() as u64);
         for taken in [at, RemoteAddr { key: 0, addr: 0 }] {
             assert!(matches!(new(taken), Err(Error::Internal(_))));
         }
