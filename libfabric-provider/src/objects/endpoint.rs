@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use fabric::{ConnectRequest, EndpointState};
@@ -10,7 +10,7 @@ use fabric::{ConnectRequest, EndpointState};
 use super::completions::Completions;
 use super::counter::Counter;
 use super::domain::{Domain, Queue};
-use super::event_queue::{Events, Owner};
+use super::event_queue::{Ending, Events, Owner};
 use super::tally::Tally;
 use crate::abi::FidEp;
 use crate::abi::flags::{
@@ -42,7 +42,7 @@ pub(crate) struct MessageEndpoint {
     domain: Arc<Domain>,
     wishes: Wishes,
     bound: Mutex<Bound>,
-    enabled: OnceLock<Enabled>,
+    enabled: OnceLock<Arc<Enabled>>,
     /// The flags of operations that have none of their own: of transmits, of receives.
     op_flags: [AtomicU64; 2],
 }
@@ -154,7 +154,6 @@ impl MessageEndpoint {
         };
         drop(binding);
         let id = endpoint.id();
-        events.add_endpoint(device, id, owner);
         for queue in &completions {
             queue.add_endpoint(id, bound.tally.clone());
         }
@@ -162,7 +161,9 @@ impl MessageEndpoint {
             completions.iter().for_each(|queue| counter.add_source(queue));
         }
         let (is_selective, tally) = (bound.is_selective, bound.tally.clone());
-        let enabled = Enabled { endpoint, is_selective, tally, completions };
+        let enabled = Arc::new(Enabled { endpoint, is_selective, tally, completions });
+        let ending: Weak<Enabled> = Arc::downgrade(&enabled);
+        events.add_endpoint(device, id, owner, ending);
         // The lock is held: there is none yet.
         let _ = self.enabled.set(enabled);
         Ok(())
@@ -189,7 +190,7 @@ impl MessageEndpoint {
     /// What transfers; an endpoint that is not enabled transfers nothing.
     #[inline]
     pub(crate) fn enabled(&self) -> Result<&Enabled, Errno> {
-        self.enabled.get().ok_or(Errno::BAD_STATE)
+        self.enabled.get().map(|enabled| &**enabled).ok_or(Errno::BAD_STATE)
     }
 
     /// The flags of operations of a side that have none of their own.
@@ -260,5 +261,15 @@ impl MessageEndpoint {
                 queue.remove_endpoint(enabled.endpoint.id());
             }
         }
+    }
+}
+
+impl Ending for Enabled {
+    fn has_settled(&self) -> bool {
+        // One that cannot be drained is full, and the application reads it or waits in vain.
+        let drained = self.completions.iter().all(|queue| queue.drain().is_ok());
+        let counters = self.endpoint.counters();
+        let posted = counters.posted_sends + counters.posted_recvs;
+        drained && posted <= counters.completed + counters.errors
     }
 }

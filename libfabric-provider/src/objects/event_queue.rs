@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fabric::{EndpointId, Error, Event, EventQueue, ListenerId};
 
@@ -24,6 +24,14 @@ use crate::wait::WaitFd;
 
 /// Events that are taken from the queues of ours at a time.
 const BATCH: usize = 64;
+/// How long the end of a connection waits for the completions that come before it.
+const MAX_ENDING: Duration = Duration::from_secs(1);
+
+/// An endpoint whose connection has ended. An application that reads of the end closes it, and would lose what it has not read.
+pub(crate) trait Ending: Send + Sync {
+    /// Whether the completions of all its operations can be read.
+    fn has_settled(&self) -> bool;
+}
 
 /// An event queue.
 pub(crate) struct Events {
@@ -46,6 +54,8 @@ struct EventState {
     ready: VecDeque<Entry>,
     /// Listeners at which more requests may wait.
     listening: VecDeque<Arc<Listening>>,
+    /// Ends of connections, and until when they wait.
+    ending: VecDeque<(Owner, Weak<dyn Ending>, Instant)>,
     /// Of the error that was read last: an application may look at it until it reads again.
     error_data: Box<[u8]>,
     is_woken: bool,
@@ -55,7 +65,7 @@ struct EventState {
 struct Source {
     device: Arc<Device>,
     queue: EventQueue,
-    endpoints: HashMap<EndpointId, Owner>,
+    endpoints: HashMap<EndpointId, (Owner, Weak<dyn Ending>)>,
     listeners: HashMap<ListenerId, Weak<Listening>>,
 }
 
@@ -182,9 +192,15 @@ impl Events {
         Ok(own)
     }
 
-    pub(crate) fn add_endpoint(&self, device: &Arc<Device>, id: EndpointId, owner: Owner) {
+    pub(crate) fn add_endpoint(
+        &self,
+        device: &Arc<Device>,
+        id: EndpointId,
+        owner: Owner,
+        ending: Weak<dyn Ending>,
+    ) {
         if let Some(source) = lock(&self.state).source(device) {
-            source.endpoints.insert(id, owner);
+            source.endpoints.insert(id, (owner, ending));
         }
     }
 
@@ -198,12 +214,13 @@ impl Events {
     pub(crate) fn remove(&self, name: Name) {
         let mut state = lock(&self.state);
         for source in &mut state.sources {
-            source.endpoints.retain(|_, owner| owner.name != name);
+            source.endpoints.retain(|_, (owner, _)| owner.name != name);
             source.listeners.retain(|_, listening| {
                 listening.upgrade().is_some_and(|listening| listening.owner.name != name)
             });
         }
         state.listening.retain(|listening| listening.owner.name != name);
+        state.ending.retain(|(owner, ..)| owner.name != name);
         let is_its = |entry: &Entry| entry.owner().is_some_and(|owner| owner.name == name);
         let (gone, kept): (VecDeque<_>, _) =
             std::mem::take(&mut state.ready).into_iter().partition(is_its);
@@ -291,7 +308,7 @@ impl Events {
     pub(crate) fn is_quiet(&self) -> bool {
         let mut state = lock(&self.state);
         self.fill(&mut state);
-        state.ready.is_empty()
+        state.ready.is_empty() && state.ending.is_empty()
     }
 
     /// Takes events of ours, if none wait here.
@@ -299,17 +316,28 @@ impl Events {
         if !state.ready.is_empty() {
             return;
         }
-        let EventState { sources, ready, listening, .. } = state;
+        let EventState { sources, ready, listening, ending, .. } = state;
         for source in sources {
-            while ready.len() + listening.len() < BATCH {
+            while ready.len() + listening.len() + ending.len() < BATCH {
                 let Some(event) = source.queue.poll() else { break };
                 if let Event::ConnectRequest { listener } = event {
                     listening.extend(source.listeners.get(&listener).and_then(Weak::upgrade));
+                } else if let Event::Disconnected { endpoint, .. } = event {
+                    let of = source.endpoints.get(&endpoint).cloned();
+                    ending.extend(of.map(|(owner, of)| (owner, of, Instant::now() + MAX_ENDING)));
                 } else {
                     ready.extend(source.entry(event));
                 }
             }
         }
+        ending.retain(|(owner, of, until)| {
+            let has_settled = of.upgrade().is_none_or(|of| of.has_settled());
+            let is_over = has_settled || *until <= Instant::now();
+            if is_over {
+                ready.push_back(Entry::Shutdown { owner: *owner });
+            }
+            !is_over
+        });
         // One at a time: the others wait where there is room for them, in the backlog.
         while let (true, Some(first)) = (ready.is_empty(), listening.front()) {
             match first.listener.poll() {
@@ -319,7 +347,7 @@ impl Events {
                 None => drop(listening.pop_front()),
             }
         }
-        if state.ready.is_empty() { self.settle(state) } else { self.wake(state) }
+        if state.is_quiet() { self.settle(state) } else { self.wake(state) }
     }
 
     fn wake(&self, state: &mut EventState) {
@@ -329,7 +357,7 @@ impl Events {
     }
 
     fn settle(&self, state: &mut EventState) {
-        if state.is_woken && state.ready.is_empty() && state.listening.is_empty() {
+        if state.is_woken && state.is_quiet() {
             state.is_woken = false;
             self.wait.clear();
         }
@@ -337,6 +365,11 @@ impl Events {
 }
 
 impl EventState {
+    /// Whether nothing is left here.
+    fn is_quiet(&self) -> bool {
+        self.ready.is_empty() && self.listening.is_empty() && self.ending.is_empty()
+    }
+
     fn source(&mut self, device: &Arc<Device>) -> Option<&mut Source> {
         self.sources.iter_mut().find(|source| Arc::ptr_eq(&source.device, device))
     }
@@ -345,7 +378,7 @@ impl EventState {
 impl Source {
     /// What the application reads of an event of an endpoint; nothing for one that it has closed.
     fn entry(&self, event: Event) -> Option<Entry> {
-        let owner = *self.endpoints.get(&event.endpoint()?)?;
+        let owner = self.endpoints.get(&event.endpoint()?)?.0;
         Some(match event {
             Event::Connected { data, .. } => Entry::Connected { owner, data },
             Event::ConnectFailed { error, .. } => {
@@ -354,7 +387,6 @@ impl Source {
                 let data = if let Error::Rejected(data) = error { *data } else { Box::default() };
                 Entry::Failed(EventError { owner, errno, data })
             }
-            Event::Disconnected { .. } => Entry::Shutdown { owner },
             _ => return None,
         })
     }
