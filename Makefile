@@ -36,8 +36,10 @@ encrypted: ## The conformance suite over tcp and shm, encrypted, and connections
 mutants: ## Plant bugs, one at a time, and show which conformance cases find each: some minutes
 	@. scripts/env && $(CARGO) run --quiet -p mutants
 
-random: ## Random programs beside a model of the contract, over TCP, or PROVIDER=shm; PROGRAMS=N, ARGS as in `fabric-conformance fuzz --help`
+random: ## Random programs beside a model of the contract, of connected and of datagram endpoints, over TCP, or PROVIDER=shm; PROGRAMS=N, ARGS as in `fabric-conformance fuzz --help`
 	@. scripts/env && CARGO="$(CARGO)" scripts/conformance fuzz --provider $(or $(PROVIDER),tcp) --programs $(or $(PROGRAMS),300) $(ARGS)
+	@. scripts/env && CARGO="$(CARGO)" scripts/conformance fuzz --rdm --provider $(or $(PROVIDER),tcp) --programs $(or $(PROGRAMS),300) \
+		$(filter-out --layer,$(ARGS))
 
 soak: setup ## All that is long, one after the other: a night; PARTS="..." as in scripts/soak --help
 	@CARGO="$(CARGO)" scripts/soak $(PARTS)

@@ -233,8 +233,11 @@ impl Drop for SharedReceives {
         }
         let leaked = self.cq.unbind_receives(self.token, fate);
         if fate == Fate::Leak {
-            let what = format_args!("the shared receive queue {}", self.id);
-            self.domain.report_leaked(what, leaked, quiesced);
+            self.domain.report_leaked(
+                format_args!("the shared receive queue {}", self.id),
+                leaked,
+                quiesced,
+            );
         }
     }
 }

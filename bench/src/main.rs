@@ -44,6 +44,9 @@ struct Args {
     /// Shared memory beside plain shared memory, TCP, fi_pingpong and UCX.
     #[arg(long, conflicts_with = "verbs")]
     shm: bool,
+    /// Tagged messages of reliable datagram endpoints beside UCX, libfabric's rxm and connected endpoints, over TCP.
+    #[arg(long, conflicts_with_all = ["verbs", "shm"])]
+    rdm: bool,
     /// Only lines whose title contains this; no plots.
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
@@ -85,10 +88,11 @@ fn bench(args: &Args) -> Outcome {
     };
     let rounds = args.rounds.map_or(usual, usize::from);
     // What is measured, and the name of the files with it.
-    let (over, name, mut groups) = match (args.verbs, args.shm) {
-        (true, _) => ("Verbs", "verbs", targets::verbs(args.quick)),
-        (_, true) => ("Shared memory", "shm", targets::shm(args.quick)),
-        _ => ("TCP", "report", targets::tcp(args.quick)),
+    let (over, name, mut groups) = match () {
+        () if args.verbs => ("Verbs", "verbs", targets::verbs(args.quick)),
+        () if args.shm => ("Shared memory", "shm", targets::shm(args.quick)),
+        () if args.rdm => ("Reliable datagram endpoints", "rdm", targets::rdm(args.quick)),
+        () => ("TCP", "report", targets::tcp(args.quick)),
     };
     if let Some(only) = &args.only {
         for group in &mut groups {
@@ -105,7 +109,7 @@ fn bench(args: &Args) -> Outcome {
     for group in &groups {
         lines.extend(rounds::measure(&setup, rounds, group, &bar)?);
     }
-    let plots = args.only.is_none() && !args.verbs && !args.shm;
+    let plots = args.only.is_none() && !(args.verbs || args.shm || args.rdm);
     let charts = match plots {
         true => curves::charts(&setup, if args.quick { 1 } else { 3 }, args.quick, &bar)?,
         false => Vec::new(),

@@ -23,7 +23,7 @@ fn colour(program: Program, number: usize) -> RGBColor {
         RGBColor(24, 150, 160),
     ];
     match program {
-        Program::Fabric => OURS[number % OURS.len()],
+        Program::Fabric | Program::Tagged => OURS[number % OURS.len()],
         Program::Raw | Program::Ring => RGBColor(110, 110, 110),
         Program::FabricTcp => RGBColor(120, 90, 170),
         Program::Libfabric => RGBColor(214, 112, 22),

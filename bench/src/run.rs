@@ -37,7 +37,7 @@ pub(crate) enum Figure {
     Us,
     BytesPerS,
     RatePerS,
-    /// Of an idle connection.
+    /// Of an idle connection, or of a peer.
     IdleBytes,
     Wakeups,
 }
@@ -61,6 +61,7 @@ pub(crate) enum Program {
     FabricTcp,
     Raw,
     Ring,
+    Tagged,
     Libfabric,
     Ucx,
     Perftest,
@@ -73,6 +74,7 @@ impl Program {
             Program::FabricTcp => "fabric over TCP",
             Program::Raw => "plain sockets",
             Program::Ring => "plain shared memory",
+            Program::Tagged => "fabric tagged",
             Program::Libfabric => "libfabric",
             Program::Ucx => "UCX",
             Program::Perftest => "perftest",
@@ -119,7 +121,8 @@ impl Case {
             Program::Fabric | Program::FabricTcp | Program::Raw => {
                 Ok(self.perf(setup)?.into_iter().next())
             }
-            Program::Ring => self.ring(setup),
+            Program::Ring => self.beside(setup, "ring"),
+            Program::Tagged => self.beside(setup, "tagged"),
             Program::Libfabric => self.fi_pingpong(setup),
             Program::Ucx => self.ucx(setup),
             Program::Perftest => self.perftest(setup),
@@ -160,10 +163,19 @@ impl Case {
         Ok(Sample { value, all })
     }
 
-    fn ring(&self, setup: &Setup) -> Outcome<Option<Sample>> {
-        let program = std::env::current_exe()?.with_file_name("ring");
-        let seconds = setup.seconds.to_string();
-        let output = Command::new(program).args([&self.args, "--seconds", &seconds]).output()?;
+    /// A program of this package, which prints the figure alone.
+    fn beside(&self, setup: &Setup, name: &str) -> Outcome<Option<Sample>> {
+        let program = std::env::current_exe()?.with_file_name(name);
+        let output = Command::new(program)
+            .args(self.args.split_whitespace())
+            .args(["--seconds", &setup.seconds.to_string()])
+            .env("FABRIC_PROVIDER", &setup.provider)
+            .stdin(Stdio::null())
+            .output()?;
+        if !output.status.success() {
+            let errors = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("{name} {}: {}", self.args, errors.trim()).into());
+        }
         Ok(plain(String::from_utf8_lossy(&output.stdout).trim().parse()?))
     }
 

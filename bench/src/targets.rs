@@ -263,6 +263,62 @@ pub(crate) fn shm(quick: bool) -> Vec<Group> {
     groups
 }
 
+/// Reliable datagram endpoints over TCP.
+pub(crate) fn rdm(quick: bool) -> Vec<Group> {
+    use Figure::{BytesPerS, IdleBytes, Us};
+    use Threshold::{Absolute, AtLeast, AtMost};
+    let tagged = |figure, args: &str| Case::new(Program::Tagged, figure, args);
+    let rxm = |size: usize| {
+        let args = format!("-p tcp;ofi_rxm -e rdm -S {size} -I 20000");
+        Case::new(Program::Libfabric, Us, &args)
+    };
+    let beside_ucx = |title, size: usize| Group {
+        base: Some(ucx(Us, &format!("-t tag_lat -s {size} -n 20000"))),
+        lines: vec![line(
+            title,
+            AtMost(1.0),
+            tagged(Us, &format!("latency --size {size}")),
+            vec![rxm(size), fabric(Us, &format!("--op send --size {size}"))],
+        )],
+    };
+    let ten_thousand = |title, what: &str| Group {
+        base: Some(tagged(Us, &format!("latency --{what} 10"))),
+        lines: vec![line(
+            title,
+            AtMost(1.3),
+            tagged(Us, &format!("latency --{what} 10000")),
+            vec![],
+        )],
+    };
+    let of_peer = |title, what, max| line(title, Absolute(max), tagged(IdleBytes, what), vec![]);
+    let mut groups = vec![
+        beside_ucx("64 B tagged, half round trip", 64),
+        beside_ucx("4 KiB tagged, half round trip", 4096),
+        ten_thousand("64 B, 10000 receives posted / 10", "posted"),
+        ten_thousand("64 B, 10000 messages wait / 10", "unexpected"),
+        Group {
+            base: Some(fabric(BytesPerS, "--op write --mode bandwidth --size 1M --depth 16")),
+            lines: vec![line(
+                "1 MiB tagged / plain writes",
+                AtLeast(0.95),
+                tagged(BytesPerS, "bandwidth --size 1048576"),
+                vec![ucx(BytesPerS, "-t tag_bw -s 1048576 -n 2000")],
+            )],
+        },
+        Group {
+            base: None,
+            lines: vec![
+                of_peer("memory of a peer, not connected", "idle-peer --peers 10000", 128.0),
+                of_peer("memory of a peer, connected", "open-peer", 8192.0),
+            ],
+        },
+    ];
+    if quick {
+        leave_out_peers(&mut groups);
+    }
+    groups
+}
+
 /// What idle connections cost.
 fn idle() -> Group {
     let of = |title, figure, max| {

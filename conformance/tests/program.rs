@@ -198,4 +198,9 @@ fn random_programs_are_run_and_run_again() {
     assert_status(&shown, 0);
     assert!(stdout(&shown).contains("connect 0"), "{}", stdout(&shown));
     assert_status(&program(&["fuzz", "--replay", "no.such.file"], &directory), 2);
+    let run = program(&[&some[..], &["--rdm"]].concat(), &directory);
+    assert_status(&run, 0);
+    assert!(stdout(&run).contains("5 programs agree, seed 1"), "{}", stdout(&run));
+    let shown = program(&["fuzz", "--rdm", "--replay", "1:3", "--show"], &directory);
+    assert!(stdout(&shown).contains("e0: send"), "{}", stdout(&shown));
 }

@@ -26,7 +26,7 @@
 //!
 //! # Not there
 //! One-sided operations to the endpoint itself, and writes with immediate data: a message behind the write says the same.
-//! Datagrams that may be lost.
+//! Datagrams that may be lost are another kind of endpoint: [`fabric::DatagramEndpoint`].
 
 #![forbid(unsafe_code)]
 

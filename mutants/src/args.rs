@@ -23,6 +23,10 @@ pub(crate) struct Args {
     #[arg(long, value_parser = ["tcp", "shm", "verbs"])]
     pub(crate) provider: Option<String>,
 
+    /// Try those of TCP on this provider instead: for those of what is built above providers.
+    #[arg(long, value_name = "PROVIDER", value_parser = ["mem", "shm"], conflicts_with_all = ["random", "lines"])]
+    pub(crate) on: Option<String>,
+
     /// Show them, and try none.
     #[arg(long)]
     pub(crate) list: bool,

@@ -33,7 +33,7 @@ pub(crate) fn try_all(
         .map_err(|error| format!("scripts/with-rdma-device: {error}"))?;
     let said = String::from_utf8_lossy(&said.stdout);
     match said.trim().split_once(": ") {
-        Some(("host", _)) => trial::try_all(program, mutants, jobs, report),
+        Some(("host", _)) => trial::try_all(program, mutants, None, jobs, report).map(drop),
         Some(("guest", _)) => in_guest(program, mutants, report),
         Some(("nowhere", why)) => {
             print!("{}", table::not_tried(mutants, why));

@@ -46,7 +46,9 @@ fn main() -> ExitCode {
 type Outcome = Result<bool, String>;
 
 fn run(args: &Args) -> Outcome {
-    let chosen = list::choose(&args.names, &args.provider)?;
+    let mut chosen = list::choose(&args.names, &args.provider)?;
+    // Those of another provider are about that.
+    chosen.retain(|(_, mutant)| args.on.is_none() || mutant.runs == Runs::Tcp);
     if args.list {
         print!("{}", table::list(&chosen));
         return Ok(true);
@@ -57,7 +59,9 @@ fn run(args: &Args) -> Outcome {
     };
     if args.lines {
         // Beside a device, for the one who asked from elsewhere.
-        try_all(&program, &chosen, args.jobs, |verdict| println!("{}", guest::line(&verdict)))?;
+        try_all(&program, &chosen, None, args.jobs, |verdict| {
+            println!("{}", guest::line(&verdict))
+        })?;
         return Ok(true);
     }
     if args.random {
@@ -70,10 +74,13 @@ fn run(args: &Args) -> Outcome {
     let (tests, tcp): (Vec<_>, Vec<_>) = tcp.into_iter().partition(|m| m.1.runs == Runs::Tests);
     let mut verdicts = Vec::new();
     let mut report = |verdict| show(verdict, &mut verdicts);
-    try_all(&program, &tcp, args.jobs, &mut report)?;
-    try_all(&program, &shm, args.jobs, &mut report)?;
+    let left = try_all(&program, &tcp, args.on.as_deref(), args.jobs, &mut report)?;
+    if !left.is_empty() {
+        print!("{}", table::not_tried(&left, "the provider lacks what their cases need"));
+    }
+    try_all(&program, &shm, None, args.jobs, &mut report)?;
     if links.is_empty() || link::can_be_made() {
-        try_all(&program, &links, args.jobs, &mut report)?;
+        try_all(&program, &links, None, args.jobs, &mut report)?;
     } else {
         print!("{}", table::not_tried(&links, "no network namespaces here"));
     }

@@ -62,6 +62,9 @@ pub(crate) fn out_of_reach(mutant: &Mutant) -> Option<&'static str> {
         Runs::Tests => return Some("user code and devices behave in programs"),
         Runs::Verbs => return Some("needs a device"),
     }
+    if ["rdm.", "datagram."].iter().any(|group| mutant.cases[0].starts_with(group)) {
+        return Some("programs have connected endpoints");
+    }
     OUT_OF_REACH.iter().find(|(name, _)| *name == mutant.name).map(|(_, why)| *why)
 }
 
@@ -78,7 +81,7 @@ pub(crate) fn attempt(program: &Path, number: usize, mutant: &'static Mutant) ->
         }
         Err(end) => Some(end),
     };
-    Verdict::new(mutant, killer.into_iter().collect(), false, start)
+    Verdict::new(mutant, mutant.runs.provider(), killer.into_iter().collect(), false, start)
 }
 
 /// The program that the model and the mutant disagree about; the error is how the mutant died.

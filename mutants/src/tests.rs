@@ -27,7 +27,7 @@ pub(crate) fn try_all(
             }
             killers.extend(passes(&copy, test, number).err());
         }
-        report(Verdict::new(mutant, killers, false, start));
+        report(Verdict::new(mutant, mutant.runs.provider(), killers, false, start));
     }
     Ok(())
 }

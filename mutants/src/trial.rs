@@ -23,6 +23,7 @@ struct Trial<'a> {
     program: &'a Path,
     number: usize,
     mutant: &'static Mutant,
+    provider: &'a str,
 }
 
 /// How the trial of a mutant ended.
@@ -41,6 +42,7 @@ pub(crate) struct Verdict {
 impl Verdict {
     pub(crate) fn new(
         mutant: &Mutant,
+        provider: &str,
         killers: Vec<String>,
         unexpected: bool,
         start: Instant,
@@ -48,7 +50,7 @@ impl Verdict {
         Verdict {
             name: mutant.name.to_owned(),
             about: mutant.about.to_owned(),
-            provider: mutant.runs.provider().to_owned(),
+            provider: provider.to_owned(),
             killers,
             unexpected,
             seconds: start.elapsed().as_secs_f64(),
@@ -68,31 +70,38 @@ impl Trial<'_> {
         if unexpected {
             killers = self.failures(&[], SUITE_LIMIT);
         }
-        Verdict::new(self.mutant, killers, unexpected, start)
+        Verdict::new(self.mutant, self.provider, killers, unexpected, start)
     }
 
     /// What of these cases, or of all, fails while the mutant is enabled.
     fn failures(&self, cases: &[&str], limit: Duration) -> Vec<String> {
-        match suite(self.program, self.number, self.mutant.runs, cases, limit) {
-            Ok(failed) => failed.into_iter().collect(),
+        match suite(self.program, self.number, (self.mutant.runs, self.provider), cases, limit) {
+            Ok(ran) => ran.failed.into_iter().collect(),
             Err(end) => vec![end],
         }
     }
 }
 
-/// Tries mutants, several at a time, after a look at the program with none enabled.
+/// Tries mutants, several at a time, after a look at the program with none enabled: on their provider, or on another one.
+/// Gives those that were left out, as no case for them can run there.
 pub(crate) fn try_all(
     program: &Path,
     mutants: &[(usize, &'static Mutant)],
+    on: Option<&str>,
     jobs: usize,
     report: impl FnMut(Verdict) + Send,
-) -> Result<(), String> {
-    if mutants.is_empty() {
-        return Ok(());
-    }
-    check_healthy(program, mutants)?;
-    each(mutants, jobs, |number, mutant| Trial { program, number, mutant }.run(), report);
-    Ok(())
+) -> Result<Vec<(usize, &'static Mutant)>, String> {
+    let Some((_, first)) = mutants.first() else { return Ok(Vec::new()) };
+    let at = on.unwrap_or(first.runs.provider());
+    let unsupported = check_healthy(program, mutants, (first.runs, at))?;
+    let has_case = |mutant: &Mutant| mutant.cases.iter().any(|case| !unsupported.contains(*case));
+    let (mutants, left): (Vec<_>, Vec<_>) = mutants.iter().partition(|m| has_case(m.1));
+    let attempt = |number, mutant: &'static Mutant| {
+        let provider = on.unwrap_or(mutant.runs.provider());
+        Trial { program, number, mutant, provider }.run()
+    };
+    each(&mutants, jobs, attempt, report);
+    Ok(left)
 }
 
 /// Tries mutants, so many at a time, and reports each when its verdict is known.
@@ -114,32 +123,41 @@ pub(crate) fn each(
     std::thread::scope(|scope| (0..jobs).for_each(|_| _ = scope.spawn(job)));
 }
 
-/// With no mutant enabled, the cases pass that are to kill one.
-fn check_healthy(program: &Path, mutants: &[(usize, &'static Mutant)]) -> Result<(), String> {
+/// With no mutant enabled, the cases pass that are to kill one, but for those that the provider does not support: these.
+fn check_healthy(
+    program: &Path,
+    mutants: &[(usize, &'static Mutant)],
+    place: (Runs, &str),
+) -> Result<BTreeSet<String>, String> {
     let cases: BTreeSet<_> = mutants.iter().flat_map(|m| m.1.cases).copied().collect();
     let cases: Vec<_> = cases.into_iter().collect();
-    let runs = mutants.first().map_or(Runs::Tcp, |m| m.1.runs);
-    let failed = suite(program, 0, runs, &cases, SUITE_LIMIT)?;
+    let Ran { failed, unsupported } = suite(program, 0, place, &cases, SUITE_LIMIT)?;
     if failed.is_empty() {
-        return Ok(());
+        return Ok(unsupported);
     }
     let failed: Vec<_> = failed.into_iter().collect();
     Err(format!("with no mutant enabled these fail: {}", failed.join(", ")))
+}
+
+/// Cases that ran, and did not pass.
+struct Ran {
+    failed: BTreeSet<String>,
+    unsupported: BTreeSet<String>,
 }
 
 /// Runs cases; the error is a program that came to no report.
 fn suite(
     program: &Path,
     mutant: usize,
-    runs: Runs,
+    (runs, provider): (Runs, &str),
     cases: &[&str],
     limit: Duration,
-) -> Result<BTreeSet<String>, String> {
+) -> Result<Ran, String> {
     let mut command = Command::new(program);
     match runs {
         Runs::TcpLink => command = link::between_namespaces(program),
         Runs::Tcp | Runs::Shm | Runs::Verbs | Runs::Tests => {
-            _ = command.args(["--provider", runs.provider()])
+            _ = command.args(["--provider", provider])
         }
     }
     command
@@ -152,8 +170,11 @@ fn suite(
     if report.cases.iter().all(|case| case.status == Status::Unsupported) {
         return Err("no case ran".to_owned());
     }
-    let failed = report.cases.into_iter().filter(|case| case.status == Status::Fail);
-    Ok(failed.map(|case| case.id).collect())
+    let of = |status| {
+        let cases = report.cases.iter().filter(|case| case.status == status);
+        cases.map(|case| case.id.clone()).collect()
+    };
+    Ok(Ran { failed: of(Status::Fail), unsupported: of(Status::Unsupported) })
 }
 
 /// Runs a program to its end, and gives what it said; the error is one that came to none.

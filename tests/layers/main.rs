@@ -47,7 +47,7 @@ const PACKAGES: &[(&str, &str, &[&str])] = &[
     ("tools", "fabric_tools", &["fabric", "fabric_exchange", "fabric_util"]),
     ("libfabric-provider", "fab_fi", &["fabric"]),
     ("mutants", "mutants", &["conformance"]),
-    ("bench", "bench", &["fabric", "fabric_async", "fabric_util"]),
+    ("bench", "bench", &["fabric", "fabric_async", "fabric_rdm", "fabric_util"]),
 ];
 
 /// A file may have so many lines; a longer one says why within its first lines.

@@ -12,7 +12,7 @@ use futures_util::future::try_join;
 use super::crowd::joined;
 use super::random::agree;
 use crate::prelude::*;
-use crate::random::Fuzz;
+use crate::random::{Fuzz, Program};
 
 pub(super) const CASES: &[Case] = cases! { Async:
     self::messages, Needs::SEND,
@@ -481,7 +481,7 @@ fn programs(rig: &Rig) -> Outcome {
     let mut fuzz = Fuzz { factor: Some(rig.factor()), layered: true, ..Fuzz::default() };
     agree(rig, &fuzz)?;
     (fuzz.seed, fuzz.programs) = (rig.rng().next_u64(), rig.count(50, 2000) as u64);
-    match fuzz.run(rig.target(), |_| ()) {
+    match fuzz.run::<Program>(rig.target(), |_| ()) {
         Ok(_) => Ok(()),
         Err(found) => fail!("programs that agree", "{found}"),
     }

@@ -1,12 +1,16 @@
 //! Random programs that once showed a mistake. New ones are drawn by `fabric-conformance fuzz`.
 
 use crate::prelude::*;
+use crate::random::rdm::RdmProgram;
 use crate::random::{Fuzz, Program};
 
 pub(super) const CASES: &[Case] = cases! { Random:
     self::regressions, Needs::ALL,
         "programs that once showed a mistake of a provider, or of the model, agree with the contract"
         .limit_s(120).local_only("one thread and its model see everything");
+    self::datagram_endpoints, Needs::ALL,
+        "random programs of datagram endpoints agree with the model of their contract"
+        .limit_s(300).local_only("one thread and its model see everything");
 };
 
 macro_rules! regression {
@@ -46,4 +50,13 @@ pub(super) fn agree(rig: &Rig, fuzz: &Fuzz) -> Outcome {
         }
     }
     Ok(())
+}
+
+fn datagram_endpoints(rig: &Rig) -> Outcome {
+    let (seed, programs) = (rig.rng().next_u64(), rig.count(20, 2000) as u64);
+    let fuzz = Fuzz { seed, programs, jobs: 2, factor: Some(rig.factor()), ..Fuzz::default() };
+    match fuzz.run::<RdmProgram>(rig.target(), |_| ()) {
+        Ok(_) => Ok(()),
+        Err(found) => fail!("random programs to agree", "seed {seed}, {found}"),
+    }
 }

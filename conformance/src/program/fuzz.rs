@@ -11,7 +11,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use super::values::{factor, minutes, seed_of_now};
 use super::{files, providers};
 use crate::Target;
-use crate::random::{Fuzz, Program, generate};
+use crate::random::rdm::RdmProgram;
+use crate::random::{Fuzz, Program, Subject};
 
 /// How often a program is run that is run again: what it shows may be a matter of luck.
 const AGAIN: usize = 20;
@@ -51,6 +52,10 @@ pub(super) struct FuzzArgs {
     #[arg(long)]
     layer: bool,
 
+    /// Programs of reliable datagram endpoints in place of connected ones.
+    #[arg(long, conflicts_with = "layer")]
+    rdm: bool,
+
     /// For how long a program that disagrees is made smaller.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     shrink: u64,
@@ -73,7 +78,11 @@ pub(super) struct FuzzArgs {
 }
 
 pub(super) fn main(catalog: &Catalog, args: &FuzzArgs) -> Result<u8, String> {
-    let again = args.replay.as_deref().map(program).transpose()?;
+    if args.rdm { run_all::<RdmProgram>(catalog, args) } else { run_all::<Program>(catalog, args) }
+}
+
+fn run_all<P: Subject>(catalog: &Catalog, args: &FuzzArgs) -> Result<u8, String> {
+    let again = args.replay.as_deref().map(program::<P>).transpose()?;
     if let (Some(program), true) = (&again, args.show) {
         files::put(None, &program.to_string())?;
         return Ok(0);
@@ -85,7 +94,7 @@ pub(super) fn main(catalog: &Catalog, args: &FuzzArgs) -> Result<u8, String> {
     for target in &targets {
         code |= match &again {
             Some(program) => run_again(target, program, &fuzz)?,
-            None => run(target, args, fuzz.clone())?,
+            None => run::<P>(target, args, fuzz.clone())?,
         };
     }
     Ok(code)
@@ -103,17 +112,17 @@ fn targets(catalog: &Catalog, args: &FuzzArgs) -> Result<Vec<Target>, String> {
 }
 
 /// A program from a file, or drawn anew.
-fn program(text: &str) -> Result<Program, String> {
+fn program<P: Subject>(text: &str) -> Result<P, String> {
     if let Some((seed, number)) = text.split_once(':')
         && let (Ok(seed), Ok(number)) = (seed.parse(), number.parse())
     {
-        return Ok(generate(seed, number));
+        return Ok(P::generate(seed, number));
     }
     let json = fs::read_to_string(text).map_err(|error| format!("{text}: {error}"))?;
     serde_json::from_str(&json).map_err(|error| format!("{text}: this is no program: {error}"))
 }
 
-fn run_again(target: &Target, program: &Program, fuzz: &Fuzz) -> Result<u8, String> {
+fn run_again<P: Subject>(target: &Target, program: &P, fuzz: &Fuzz) -> Result<u8, String> {
     match fuzz.replay(target, program, AGAIN) {
         Ok(()) => {
             files::put(None, &format!("fuzz: {target}: the program agrees with the contract\n"))?;
@@ -129,7 +138,7 @@ fn run_again(target: &Target, program: &Program, fuzz: &Fuzz) -> Result<u8, Stri
     }
 }
 
-fn run(target: &Target, args: &FuzzArgs, mut fuzz: Fuzz) -> Result<u8, String> {
+fn run<P: Subject>(target: &Target, args: &FuzzArgs, mut fuzz: Fuzz) -> Result<u8, String> {
     fuzz.seed = args.seed.unwrap_or_else(seed_of_now);
     fuzz.programs = args.programs.unwrap_or(if args.minutes.is_some() { u64::MAX } else { 1000 });
     fuzz.time = args.minutes;
@@ -147,7 +156,7 @@ fn run(target: &Target, args: &FuzzArgs, mut fuzz: Fuzz) -> Result<u8, String> {
     }
     bar.set_message(format!("{target}, seed {}", fuzz.seed));
     let start = Instant::now();
-    let outcome = fuzz.run(target, |agreed| bar.set_position(agreed));
+    let outcome = fuzz.run::<P>(target, |agreed| bar.set_position(agreed));
     bar.finish_and_clear();
 
     let (seed, seconds) = (fuzz.seed, start.elapsed().as_secs_f64());
@@ -159,7 +168,8 @@ fn run(target: &Target, args: &FuzzArgs, mut fuzz: Fuzz) -> Result<u8, String> {
             if agreed == 0 { Err("no program ran, so nothing is shown".to_owned()) } else { Ok(0) }
         }
         Err(found) => {
-            let name = format!("{}-{seed}-{}.json", target.info().provider, found.number);
+            let kind = if args.rdm { "rdm-" } else { "" };
+            let name = format!("{kind}{}-{seed}-{}.json", target.info().provider, found.number);
             let saved = save(&args.out, &name, &found.program);
             files::put(None, &format!("{found}\n"))?;
             let number = found.number;
@@ -176,7 +186,7 @@ fn run(target: &Target, args: &FuzzArgs, mut fuzz: Fuzz) -> Result<u8, String> {
     }
 }
 
-fn save(directory: &Path, name: &str, program: &Program) -> Result<PathBuf, String> {
+fn save<P: Subject>(directory: &Path, name: &str, program: &P) -> Result<PathBuf, String> {
     fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
     let path = directory.join(name);
     files::put(Some(&path), &files::json(program)?)?;

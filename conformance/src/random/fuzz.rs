@@ -1,19 +1,16 @@
 //! Running many programs.
 
+use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fabric_async::Node;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-use super::executor::Executor;
-use super::generate::generate;
-use super::layer;
-use super::polling::Polling;
-use super::program::Program;
-use super::shrink::shrink;
-use super::testbed::{Bench, Disagreement};
+use super::shrink::{Shrink, shrink};
+use super::testbed::Disagreement;
 use crate::calibrate;
 use crate::check::Failed;
 use crate::target::Target;
@@ -52,20 +49,43 @@ impl Default for Fuzz {
     }
 }
 
+/// Programs of one kind: how they are drawn, and what runs them beside the model.
+pub trait Subject:
+    Shrink + fmt::Debug + fmt::Display + Serialize + DeserializeOwned + Send
+{
+    /// What programs run on, one after the other.
+    type Runner;
+
+    /// Draws a program; the same one for ever.
+    fn generate(seed: u64, number: u64) -> Self;
+
+    /// Opens what programs run on.
+    ///
+    /// # Errors
+    /// Why it cannot be opened.
+    fn runner(target: &Target, fuzz: &Fuzz, factor: f64) -> Result<Self::Runner, String>;
+
+    /// Runs the program to its end. If it disagrees, what it made may still be there: the runner is not to be used again.
+    ///
+    /// # Errors
+    /// Where the contract and the provider disagree.
+    fn run(&self, runner: &Self::Runner) -> Result<(), Disagreement>;
+}
+
 /// A program that the contract and the provider disagree about.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Counterexample {
+pub struct Counterexample<P> {
     /// Its number; with the seed it makes the program as it was drawn.
     pub number: u64,
     /// The program, made as small as it was possible.
-    pub program: Program,
+    pub program: P,
     /// What that showed.
     pub disagreement: Disagreement,
 }
 
-impl std::fmt::Display for Counterexample {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl<P: fmt::Display> fmt::Display for Counterexample<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
             "program {}, made smaller:\n{}\nits run:\n{}",
@@ -80,11 +100,11 @@ impl Fuzz {
     ///
     /// # Errors
     /// The first program that disagrees.
-    pub fn run(
+    pub fn run<P: Subject>(
         &self,
         target: &Target,
         progress: impl Fn(u64) + Sync,
-    ) -> Result<u64, Box<Counterexample>> {
+    ) -> Result<u64, Box<Counterexample<P>>> {
         let until = self.time.map(|time| Instant::now() + time);
         let (next, agreed, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
         let found = Mutex::new(None);
@@ -96,7 +116,7 @@ impl Fuzz {
                 if number >= self.programs {
                     return;
                 }
-                let program = generate(self.seed, number);
+                let program = P::generate(self.seed, number);
                 match self.attempt(target, &mut runner, &program) {
                     Ok(()) => progress(agreed.fetch_add(1, Ordering::Relaxed) + 1),
                     Err(seen) => {
@@ -124,10 +144,10 @@ impl Fuzz {
     ///
     /// # Errors
     /// Where the contract and the provider disagree.
-    pub fn replay(
+    pub fn replay<P: Subject>(
         &self,
         target: &Target,
-        program: &Program,
+        program: &P,
         times: usize,
     ) -> Result<(), Disagreement> {
         let mut runner = None;
@@ -135,53 +155,26 @@ impl Fuzz {
     }
 
     /// Runs a program on a runner that is made if there is none, and not used again if the program disagrees.
-    fn attempt(
+    fn attempt<P: Subject>(
         &self,
         target: &Target,
-        runner: &mut Option<Runner>,
-        program: &Program,
+        runner: &mut Option<P::Runner>,
+        program: &P,
     ) -> Result<(), Disagreement> {
         let open = match runner.take() {
             Some(runner) => runner,
-            None => self.runner(target).map_err(|cause| Disagreement {
-                failed: Failed::nowhere("domains to open", cause),
-                trace: Vec::new(),
-            })?,
+            None => self.runner::<P>(target)?,
         };
-        open.run(program)?;
+        program.run(&open)?;
         *runner = Some(open);
         Ok(())
     }
 
-    fn runner(&self, target: &Target) -> Result<Runner, String> {
+    fn runner<P: Subject>(&self, target: &Target) -> Result<P::Runner, Disagreement> {
         let factor = self.factor.unwrap_or_else(calibrate::factor);
-        let bench = Bench::new(target, factor).map_err(|error| error.to_string())?;
-        let nodes = self.layered.then(|| layer::nodes(&bench)).transpose();
-        Ok(Runner { nodes: nodes.map_err(|error| error.to_string())?, bench })
-    }
-}
-
-/// Runs one program after the other.
-struct Runner {
-    bench: Bench,
-    /// On each domain one, where programs run through the asynchronous layer.
-    nodes: Option<Vec<Node>>,
-}
-
-impl Runner {
-    /// Runs a program to its end. If it disagrees, what it made may still be there: the runner is not to be used again.
-    fn run(&self, program: &Program) -> Result<(), Disagreement> {
-        let mut trace = Vec::new();
-        // The layer shares no receives, and not every provider does.
-        let without = program.without_shared();
-        let shares = self.bench.shared_receives && self.nodes.is_none();
-        let program = if shares { program } else { &without };
-        let outcome = match &self.nodes {
-            None => {
-                Polling::new(&self.bench, program, &mut trace).and_then(|mut run| run.execute())
-            }
-            Some(nodes) => layer::execute(&self.bench, nodes, program, &mut trace),
-        };
-        outcome.map_err(|failed| Disagreement { failed, trace })
+        P::runner(target, self, factor).map_err(|cause| Disagreement {
+            failed: Failed::nowhere("domains to open", cause),
+            trace: Vec::new(),
+        })
     }
 }

@@ -15,14 +15,17 @@
 //! | `polling/` | its steps on a provider |
 //! | `layer/` | its steps through the asynchronous layer |
 //! | `memories` | memories and regions of a program that runs |
-//! | `shrink`, `rename` | making a program that disagrees as small as possible |
+//! | `shrink`, `simpler`, `rename` | making a program that disagrees as small as possible |
 //! | `testbed` | the domains that programs run on |
-//! | `fuzz` | many programs, on several threads |
+//! | `fuzz` | many programs of any kind, on several threads |
+//! | `connected` | what runs programs of connected endpoints: by polling, or through the layer |
+//! | `rdm/` | programs of datagram endpoints, with a model of their own |
 //!
 //! What was found once is kept as a small program in the folder `programs`, and the case `random.regressions` runs
 //! those on every provider. What programs leave to cases: time, waiting and arming, several threads on one handle,
 //! private data and refused connections, relaxed ordering.
 
+mod connected;
 mod executor;
 mod fuzz;
 mod generate;
@@ -31,18 +34,21 @@ mod memories;
 mod model;
 mod polling;
 mod program;
+pub mod rdm;
 mod rename;
 mod shrink;
+mod simpler;
 mod testbed;
 
-pub use fuzz::{Counterexample, Fuzz};
+pub use connected::Runner;
+pub use fuzz::{Counterexample, Fuzz, Subject};
 pub use generate::generate;
 pub use program::{
     EndSpec, GrantSpec, Lie, Local, MemorySpec, OpSpec, Part, Program, RegionSpec, Remote,
     SharedSpec, Step, What,
 };
-pub use shrink::shrink;
-pub use testbed::Disagreement;
+pub use shrink::{Search, Shrink, shrink};
+pub use testbed::{Bench, Disagreement};
 
 #[cfg(test)]
 mod tests {
@@ -82,7 +88,7 @@ mod tests {
         let target = Target::find(&Arc::new(Catalog::builtin()), "tcp", None).unwrap();
         for layered in [false, true] {
             let fuzz = Fuzz { programs: 300, jobs: 2, layered, ..Fuzz::default() };
-            match fuzz.run(&target, |_| ()) {
+            match fuzz.run::<Program>(&target, |_| ()) {
                 Ok(agreed) => assert_eq!(agreed, 300),
                 Err(found) => panic!("{found}"),
             }

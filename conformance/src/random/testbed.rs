@@ -30,7 +30,7 @@ impl std::fmt::Display for Disagreement {
 
 /// Open domains of one device, for one program after the other.
 #[derive(Debug)]
-pub(super) struct Bench {
+pub struct Bench {
     pub(super) domains: Vec<Domain>,
     pub(super) ip: IpAddr,
     pub(super) unique_keys: bool,

@@ -34,7 +34,7 @@ impl Future for NextEvent {
         let NextEvent { inner, waiter, asleep } = &mut *self;
         let attempt = |is_turn: bool| {
             let taken = match inner.endpoint() {
-                Ok(endpoint) if is_turn => endpoint.take_event().map_err(Into::into),
+                Ok(endpoint) if is_turn => endpoint.poll_event().map_err(Into::into),
                 Ok(_) => inner.driver.refusal().map_or(Ok(None), Err),
                 Err(error) => Err(error),
             };

@@ -167,7 +167,7 @@ impl PeerLink {
     /// Forgets what was to be sent, and gives the peer's part of the window back.
     fn clear(&mut self, shared: &mut Shared) {
         self.queue.clear();
-        self.uncharged = 0;
+        (self.uncharged, self.asks) = (0, false);
         self.awaiting.clear();
         self.serving.clear();
         self.granting.clear();

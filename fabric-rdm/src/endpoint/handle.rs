@@ -316,13 +316,18 @@ impl Endpoint {
         Ok(one[0])
     }
 
-    /// Takes what happened to a peer, if something has.
+    /// Takes what happened to a peer, if something has, as far as the last call or poll knew. It makes no progress and is no
+    /// poll: where there is nothing, it costs a look at a flag. If the application does nothing else, the endpoint's thread
+    /// goes on.
     ///
     /// # Errors
     /// `InvalidState` in a forked child.
     pub fn poll_event(&self) -> Result<Option<PeerEvent>> {
         self.check("poll_event")?;
-        Ok(self.driver.poll(|core| core.shared.peer_events.pop_front()))
+        if !self.driver.has_event() {
+            return Ok(None);
+        }
+        Ok(self.driver.look(|core| core.shared.peer_events.pop_front()))
     }
 
     /// Makes progress as a [poll](Endpoint::poll) does, and takes nothing.
@@ -343,15 +348,6 @@ impl Endpoint {
     pub fn take(&self, out: &mut [Completion]) -> Result<usize> {
         self.check("take")?;
         Ok(self.driver.take(out))
-    }
-
-    /// As [`poll_event`](Endpoint::poll_event), without a poll: what was known at the last one.
-    ///
-    /// # Errors
-    /// `InvalidState` in a forked child.
-    pub fn take_event(&self) -> Result<Option<PeerEvent>> {
-        self.check("take_event")?;
-        Ok(self.driver.look(|core| core.shared.peer_events.pop_front()))
     }
 
     /// A descriptor for event loops. Once [armed](Endpoint::arm) it is readable when there may be something to poll for.

@@ -8,6 +8,7 @@ use fabric_core::RemoteRegion;
 use smallvec::SmallVec;
 
 use super::ops::Incoming;
+use super::shared::Shared;
 use super::table::OpKey;
 use crate::connection::{ConnId, PeerConnection};
 use crate::peers::Peer;
@@ -79,6 +80,8 @@ pub(super) struct PeerLink {
     pub(super) queue: VecDeque<OpKey>,
     /// Messages in the queue for which the window has no place yet.
     pub(super) uncharged: u64,
+    /// One more was refused, and there was no connection by which to hear that there is a place again.
+    pub(super) asks: bool,
     /// Operations that have not ended, in the order of their posts, with some that have.
     pub(super) outstanding: VecDeque<OpKey>,
     /// Operations of `outstanding` that have not ended.
@@ -148,6 +151,7 @@ impl PeerLink {
             window: None,
             queue: VecDeque::new(),
             uncharged: 0,
+            asks: false,
             outstanding: VecDeque::new(),
             live: 0,
             awaiting: BTreeMap::new(),
@@ -200,9 +204,19 @@ impl PeerLink {
         self.current.is_some() && self.has_grant && !self.draining && self.uncharged == 0
     }
 
+    /// Whether one more message may wait for its place in the window.
+    pub(super) fn may_wait(&self, shared: &Shared) -> bool {
+        let waiting = self.uncharged + 1;
+        match &self.window {
+            Some(window) => window.may_wait(waiting),
+            None => waiting <= shared.attr.window.places.window,
+        }
+    }
+
     /// Whether something is to be done that needs a connection.
     pub(super) fn wants_connection(&self) -> bool {
-        !self.queue.is_empty()
+        self.asks
+            || !self.queue.is_empty()
             || !self.serving.is_empty()
             || !self.granting.is_empty()
             || !self.reading.is_empty()

@@ -200,7 +200,7 @@ impl Core {
             }
             Frame::Offer(number, remote) => link.on_offer(shared, number, remote),
             Frame::Grant(grant) => {
-                link.has_grant = true;
+                (link.has_grant, link.asks) = (true, false);
                 let window = link.window.as_mut();
                 window.is_some_and(|window| window.on_grant(grant).is_ok())
             }
@@ -208,9 +208,10 @@ impl Core {
                 let account = link.account;
                 account.is_some_and(|account| shared.windows.on_notice(account, notices).is_ok())
             }
-            Frame::Park => {
+            Frame::Park(freed) => {
                 link.connection.on_park(shared.now(), id);
-                true
+                let window = link.window.as_mut();
+                window.is_some_and(|window| window.on_freed(freed).is_ok())
             }
             _ => false,
         };

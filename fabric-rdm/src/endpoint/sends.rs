@@ -38,18 +38,18 @@ impl Core {
         link.check_alive()?;
         shared.uses += 1;
         link.used = shared.uses;
-        let charged = match link.uncharged {
-            _ if link.charges_at_once() => {
-                let charged = link.charge(shared, len);
-                if link.has_notice() {
-                    link.mark(shared);
-                }
-                Some(charged.map_err(Full::Peer)?)
+        let charged = if link.charges_at_once() {
+            let charged = link.charge(shared, len);
+            if link.has_notice() {
+                link.mark(shared);
             }
-            waiting if waiting >= shared.attr.window.places.window => {
-                return Err(Full::Peer(Blocked::Window).into());
-            }
-            _ => None,
+            Some(charged.map_err(Full::Peer)?)
+        } else if link.may_wait(shared) {
+            None
+        } else {
+            link.ask(shared);
+            self.after_post();
+            return Err(Full::Peer(Blocked::Window).into());
         };
         let what = (send.context, send.signaled);
         let op = |body| SendOp::new(peer, what, Kind::Send, len, body);
@@ -123,6 +123,22 @@ impl Core {
         shared.sends_out += 1;
         self.after_post();
         Ok(key)
+    }
+
+    /// Whether a post would find room: of a message to that peer, or of a receive.
+    pub(super) fn has_room(&self, peer: Option<Peer>) -> bool {
+        let attr = &self.shared.attr;
+        let Some(peer) = peer else { return self.shared.recvs_out < attr.recv_depth };
+        if self.shared.sends_out >= attr.send_depth {
+            return false;
+        }
+        // A post to a peer that is gone, or down, fails at once; the matcher alone knows about messages to oneself.
+        let Ok((_, Some(link))) = self.peers.get(peer) else { return true };
+        match &link.window {
+            _ if link.connection.death().is_some() => true,
+            Some(window) if link.charges_at_once() => window.is_open(),
+            _ => link.may_wait(&self.shared),
+        }
     }
 
     /// What a post has changed beside its link.
@@ -221,6 +237,14 @@ impl PeerLink {
         match self.connection.death() {
             Some(cause) => Err(PostError::PeerDown(cause)),
             None => Ok(()),
+        }
+    }
+
+    /// One more message was refused: without a connection nothing would be heard of places that are free again.
+    fn ask(&mut self, shared: &mut Shared) {
+        if self.current.is_none() || self.draining {
+            self.asks = true;
+            self.mark(shared);
         }
     }
 

@@ -164,7 +164,8 @@ impl PeerLink {
             return;
         }
         if self.send_park && self.is_finished() {
-            let encoded = Frame::Park.encode();
+            let freed = self.account.map_or(0, |account| shared.windows.take_freed(account));
+            let encoded = Frame::Park(freed).encode();
             let sent = self.post_bytes(shared, PostedKind::Park, encoded.as_bytes());
             (self.send_park, self.park_sent) = (sent == Sent::No, sent == Sent::Yes);
             return;

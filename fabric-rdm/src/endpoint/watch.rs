@@ -17,9 +17,6 @@ use rustix::time::{
     timerfd_settime,
 };
 
-use super::core::Core;
-use crate::peers::Peer;
-
 const OP: &str = "watch rdm endpoint";
 
 /// What is made when an endpoint is watched for the first time.
@@ -121,23 +118,5 @@ impl Watch {
 impl AsFd for Watch {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.all.as_fd()
-    }
-}
-
-impl Core {
-    /// Whether a post would find room: of a message to that peer, or of a receive.
-    pub(super) fn has_room(&self, peer: Option<Peer>) -> bool {
-        let attr = &self.shared.attr;
-        let Some(peer) = peer else { return self.shared.recvs_out < attr.recv_depth };
-        if self.shared.sends_out >= attr.send_depth {
-            return false;
-        }
-        // A post to a peer that is gone, or down, fails at once; the matcher alone knows about messages to oneself.
-        let Ok((_, Some(link))) = self.peers.get(peer) else { return true };
-        match &link.window {
-            _ if link.connection.death().is_some() => true,
-            Some(window) if link.charges_at_once() => window.is_open(),
-            _ => link.uncharged < attr.window.places.window,
-        }
     }
 }

@@ -68,8 +68,8 @@ pub(super) enum Frame {
     Grant(Grant),
     /// What is not used, and what is wanted.
     Notice(Notices),
-    /// Nothing comes after it on this connection.
-    Park,
+    /// Nothing comes after it on this connection. So many places of messages that came are free again.
+    Park(u64),
 }
 
 const CONFIRM: u8 = 1;
@@ -180,7 +180,7 @@ impl Frame {
             Frame::Notice(Notices { places, bytes }) => {
                 flow(NOTICE, flags(places.wants, bytes.wants), [places.unused, bytes.unused, 0, 0])
             }
-            Frame::Park => one(number(PARK, 0)),
+            Frame::Park(freed) => one(number(PARK, freed)),
         }
     }
 
@@ -214,7 +214,7 @@ impl Frame {
                     }
                     DONE => Frame::Done(number),
                     MATCHED => Frame::Matched(number),
-                    PARK if number == 0 => Frame::Park,
+                    PARK => Frame::Park(number),
                     _ => return Err(WireError),
                 };
                 Ok((frame, taken))
@@ -364,7 +364,7 @@ mod tests {
                 .prop_map(|(places, bytes)| Frame::Grant(Grant { places, bytes })),
             (notice(), notice())
                 .prop_map(|(places, bytes)| Frame::Notice(Notices { places, bytes })),
-            Just(Frame::Park),
+            any::<u64>().prop_map(Frame::Park),
         ]
     }
 

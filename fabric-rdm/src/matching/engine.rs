@@ -256,10 +256,13 @@ impl<R: Copy, M> Matcher<R, M> {
         Some(Released { receive: id, context, used, reason })
     }
 
-    /// Ends a receive, unless it has met its message. Each receive has exactly one outcome, whatever the answer.
+    /// Ends a receive, unless it has met its message, or is one for many that is full or was ended before. Each receive has
+    /// exactly one outcome, whatever the answer.
     pub fn cancel(&mut self, receive: ReceiveId) -> Ending<R> {
         match self.posted.get(receive.at) {
-            Some(posted) if posted.seq == receive.seq => self.end(receive, ReleaseReason::Canceled),
+            Some(posted) if posted.seq == receive.seq && posted.is_linked() => {
+                self.end(receive, ReleaseReason::Canceled)
+            }
             _ => Ending::NotThere,
         }
     }

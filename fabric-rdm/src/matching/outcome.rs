@@ -67,7 +67,7 @@ pub enum Ending<R> {
     /// It is for many messages, and some that it took are not there yet. It takes no more, and the
     /// last of them [releases](Released) it.
     WithLast,
-    /// There is no such receive: it has met its message, or ended otherwise. That is its outcome.
+    /// There is no such receive, or it takes no more already: it has met its message, or ended otherwise. That is its outcome.
     NotThere,
 }
 

@@ -82,6 +82,13 @@ impl Ledger {
         self.free() >= self.resource.reserved
     }
 
+    /// Where there is not, another peer is to give back what it has and does not use.
+    pub(super) fn make_room(&mut self) {
+        if !self.has_room() {
+            self.recall();
+        }
+    }
+
     /// As much as a part takes from what there is.
     fn cost(&self, part: &Part) -> u64 {
         if part.closed { part.held() } else { part.held().max(self.resource.reserved) }
@@ -274,6 +281,13 @@ impl Ledger {
         (part.asked, part.fresh) = (false, false);
         let recall = std::mem::take(&mut part.recall);
         Allowance { granted: part.granted, freed: part.freed, recall }
+    }
+
+    /// How much of what the peer used is free again: it is to be sent that.
+    pub(super) fn take_freed(&mut self, at: u32) -> u64 {
+        let part = &mut self.parts[at as usize];
+        part.freed_announced = part.freed;
+        part.freed
     }
 
     /// The connection is parked, with nothing under way on it: what the peer did not use it has no more, as it knows.

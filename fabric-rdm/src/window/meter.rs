@@ -116,6 +116,26 @@ impl Meter {
         Ok(is_more && !recall)
     }
 
+    /// The receiver has freed so much, and grants nothing: the last that it says before a connection is parked.
+    pub(super) fn on_freed(&mut self, freed: u64) -> Result<(), WindowError> {
+        if freed < self.freed || freed > self.used.saturating_sub(self.unused) {
+            return Err(WindowError::Grant);
+        }
+        self.freed = freed;
+        Ok(())
+    }
+
+    /// What is used and not freed, as far as is known.
+    pub(super) fn in_use(&self) -> u64 {
+        // What was taken back may have been freed before.
+        self.used.saturating_sub(self.unused + self.freed)
+    }
+
+    /// As much as may be used and not freed.
+    pub(super) fn window(&self) -> u64 {
+        self.window
+    }
+
     /// The connection is parked, with nothing under way on it: what is not used is not there any more, as the receiver knows.
     pub(super) fn park(&mut self) {
         // What was given back and not said is neither used nor there.

@@ -99,9 +99,12 @@ impl ReceiveWindows {
     /// A peer comes. It is granted what is reserved for it.
     ///
     /// # Errors
-    /// [`Error::NoMemory`]: less is left than has to be reserved for a peer.
+    /// [`Error::NoMemory`]: less is left than has to be reserved for a peer. One that has more than is reserved, and does not
+    /// use it, is to give it back: there may be room a little later.
     pub fn open(&mut self) -> Result<Account> {
         if !self.places.has_room() || !self.bytes.has_room() {
+            self.places.make_room();
+            self.bytes.make_room();
             let detail = "other peers have what would be reserved for one more: raise the limits";
             return Err(Error::NoMemory(fabric_core::Failure::new("receive window", detail)));
         }
@@ -150,6 +153,12 @@ impl ReceiveWindows {
         }
         self.places.on_notice(from.0, notices.places)?;
         self.bytes.on_notice(from.0, notices.bytes)
+    }
+
+    /// How many places of what the peer used are free again: said to it as the last word before a connection is parked, so that
+    /// the peer knows how many messages wait here.
+    pub fn take_freed(&mut self, account: Account) -> u64 {
+        if self.is(account, AccountState::Open) { self.places.take_freed(account.0) } else { 0 }
     }
 
     /// The connection was [parked](crate::connection): all that was sent either way has arrived. What was granted and not

@@ -82,6 +82,20 @@ impl SendWindow {
         Ok(is_more)
     }
 
+    /// The last word of the receiver before the connection is parked: so many places of messages are free again.
+    ///
+    /// # Errors
+    /// [`WindowError::Grant`]: no honest receiver says that. Nothing was changed.
+    pub fn on_freed(&mut self, places: u64) -> Result<(), WindowError> {
+        self.places.on_freed(places)
+    }
+
+    /// Whether so many messages may wait here for their places. All that were posted have to reach matching, so they are no more
+    /// than the window has, less those that have met no receive as far as is known.
+    pub fn may_wait(&self, waiting: u64) -> bool {
+        self.places.in_use() + waiting <= self.places.window()
+    }
+
     /// Whether [`take_notice`](Self::take_notice) has something to say.
     pub fn has_notice(&self) -> bool {
         self.places.has_notice() || self.bytes.has_notice()

@@ -228,6 +228,22 @@ fn one_gives_back_where_another_has_nothing() {
     assert_eq!(post_all(&mut net, 2), (2, Blocked::Window));
 }
 
+/// What is reserved for one more is what another one has and does not use, as soon as that is asked for.
+#[test]
+fn one_that_has_all_makes_room_for_a_newcomer() {
+    let mut net = Net::new(limits(9, 8, 1), 1);
+    net.settle();
+    assert_eq!(post_all(&mut net, 0), (8, Blocked::Window));
+    (0..8).for_each(|_| net.matched(0, 0));
+    net.settle();
+    let second = net.receiver.open().unwrap();
+    assert!(net.receiver.open().is_err(), "one has 8 places, another one has 1");
+    net.announce();
+    net.settle();
+    let third = net.receiver.open().unwrap();
+    assert!(third != second);
+}
+
 /// The oldest message of a peer is never matched, and those behind it are.
 #[test]
 fn tag_b_behind_a() {

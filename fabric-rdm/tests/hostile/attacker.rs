@@ -220,6 +220,13 @@ impl Attacker {
         self.endpoint.wait_connected(Some(LONG)).unwrap();
     }
 
+    /// Accepts the next request and waits for its confirmation: what an acceptor says before may come before the other side knows
+    /// of the acceptance, and is dropped.
+    pub(crate) fn accept_confirmed(&mut self, from: &Address) {
+        self.accept(from);
+        self.next(CONFIRM);
+    }
+
     /// Sends a frame. False: the connection is over.
     pub(crate) fn send(&mut self, frame: &[u8]) -> bool {
         let until = Instant::now() + LONG;

@@ -130,6 +130,7 @@ fn unknown_kinds_and_flags() {
     is_refused(&scene, &flow(GRANT, 4, [0; 4]));
     is_refused(&scene, &flow(NOTICE, 0, [0, 0, 1, 0]));
     is_refused(&scene, &flow(NOTICE, 0, [0, 0, 0, 1]));
+    // More places are free than were used.
     is_refused(&scene, &word(PARK, 1));
     is_refused(&scene, &word(CONFIRM, 1));
     scene.end();
@@ -172,7 +173,7 @@ fn confirmation_of_the_acceptor() {
     let scene = Scene::new(|_| ());
     let (mut attacker, peer) = scene.attacker();
     scene.b.post_send(peer, &Send::inject(b"x").context(1)).unwrap();
-    attacker.accept(scene.address());
+    attacker.accept_confirmed(scene.address());
     let frame = attacker.confirmation();
     assert!(attacker.send(&frame));
     assert_eq!(scene.down(peer), DeathCause::Protocol);

@@ -233,7 +233,7 @@ fn freed_before_they_were_sent() {
     attacker.send(&flow(GRANT, 0, [8, 8, 1 << 20, 8]));
     scene.goes_on(&mut attacker, 1);
     // Before it is parked they go.
-    attacker.send(&word(PARK, 0));
+    attacker.send(&word(PARK, 8));
     attacker.reads = true;
     for slot in 0..16 {
         attacker.repost(slot);
@@ -243,6 +243,23 @@ fn freed_before_they_were_sent() {
     for context in 0..8 {
         assert_eq!(scene.done(context).status, Status::Ok);
     }
+    scene.end();
+}
+
+/// Places that were free are so no more.
+#[test]
+fn parks_with_fewer_freed() {
+    let scene = Scene::new(|_| ());
+    let (mut attacker, peer) = scene.connected();
+    attacker.send(&flow(GRANT, 0, [FAIR[0], 0, FAIR[1], 0]));
+    scene.goes_on(&mut attacker, 0);
+    scene.b.post_send(peer, &Send::inject(b"x").tag(1).context(1)).unwrap();
+    attacker.next(MESSAGE);
+    assert_eq!(scene.done(1).status, Status::Ok);
+    attacker.send(&flow(GRANT, 0, [FAIR[0] + 1, 1, FAIR[1], 1]));
+    scene.goes_on(&mut attacker, 1);
+    attacker.send(&word(PARK, 0));
+    scene.found_out(attacker, peer);
     scene.end();
 }
 

@@ -5,6 +5,8 @@ mod core;
 mod datagram;
 mod handles;
 mod layer;
+mod rdm;
+mod rdm_messages;
 mod security;
 mod shared;
 mod shm;
@@ -23,6 +25,8 @@ pub(crate) fn all() -> impl Iterator<Item = (usize, &'static Mutant)> {
         datagram::MUTANTS,
         handles::MUTANTS,
         layer::MUTANTS,
+        rdm::MUTANTS,
+        rdm_messages::MUTANTS,
         security::MUTANTS,
         shared::MUTANTS,
         shm::MUTANTS,

@@ -1,10 +1,54 @@
 //! Peers by address: inserting, removing, strangers, and the endpoint itself.
 
 use fabric_rdm::matching::Pattern;
-use fabric_rdm::{Kind, PeerEvent, PostError, Recv, Send, Status};
+use fabric_rdm::{
+    Address, AddressError, Kind, MAX_ADDRESS_BYTES, PeerEvent, PostError, Recv, Send, Status,
+};
 
 use crate::prelude::*;
 use crate::rdm::{LENGTHS, RdmEnd, RdmPair, expect_refused};
+
+pub(super) fn survive_shipping(rig: &Rig) -> Outcome {
+    let RdmPair { a, b, to_b, .. } = RdmPair::new(rig)?;
+    let (bytes, text) = (b.address().to_bytes(), b.address().to_string());
+    check!(bytes.len() <= MAX_ADDRESS_BYTES, "at most {MAX_ADDRESS_BYTES} bytes");
+    for shipped in [Address::from_bytes(&bytes), text.parse(), format!(" {text}\n").parse()] {
+        let shipped = shipped.map_err(|error| Failed::new("an address", error.to_string()))?;
+        check!(&shipped == b.address(), "the same address, not {shipped:?}");
+        check_eq!(a.insert(&shipped)?, to_b, "its peer");
+    }
+    for bit in 0..bytes.len() * 8 {
+        let mut wrong = bytes.clone();
+        wrong[bit / 8] ^= 1 << (bit % 8);
+        check!(Address::from_bytes(&wrong).is_err(), "an error for bit {bit} flipped");
+    }
+    // As another version of the library would make it, with the sum that it has to have.
+    let (sum, mut newer) = (bytes.len() - 4, bytes.clone());
+    newer[4] += 1;
+    let summed = crc32(&newer[..sum]).to_be_bytes();
+    newer[sum..].copy_from_slice(&summed);
+    let _ = check_matches!(
+        Address::from_bytes(&newer),
+        Err(AddressError::Version { .. }),
+        "an address of a newer version"
+    );
+    for len in 0..bytes.len() {
+        check!(Address::from_bytes(&bytes[..len]).is_err(), "an error for {len} bytes");
+    }
+    check!(Address::from_bytes(&[&bytes[..], &[0]].concat()).is_err(), "an error for one more");
+    check!(text[1..].parse::<Address>().is_err(), "an error for a digit less");
+    Ok(())
+}
+
+/// The check sum of an address, bit by bit.
+fn crc32(bytes: &[u8]) -> u32 {
+    let sum = bytes.iter().fold(u32::MAX, |sum, byte| {
+        (0..8).fold(sum ^ u32::from(*byte), |sum, _| {
+            sum >> 1 ^ if sum & 1 == 1 { 0xedb8_8320 } else { 0 }
+        })
+    });
+    !sum
+}
 
 pub(super) fn insert_twice(rig: &Rig) -> Outcome {
     let RdmPair { a, b, to_b, .. } = RdmPair::new(rig)?;

@@ -88,7 +88,43 @@ pub(super) fn cancel_receive(rig: &Rig) -> Outcome {
     let released = b.expect(Kind::Released, 3, Status::Ok)?;
     check_eq!(released.len, 2, "bytes that messages took");
     b.nothing()?;
-    inbox.check_filled(..8, 0)
+    inbox.check_filled(..8, 0)?;
+    // One that has met its message, whose payload is not here, is not canceled either.
+    let (source, inbox) = (a.patterned(1 << 20, 0)?, b.buffer(1 << 20)?);
+    a.post_send(to_b, &Send::new(&source).tag(3).unsignaled())?;
+    b.until("its envelope", |b| b.probe(&Pattern::tagged(3)).is_ok_and(|found| found.is_some()))?;
+    let long = b.post_recv(&Recv::new(Pattern::tagged(3), &inbox).context(4))?;
+    check!(!b.cancel(long)?, "one that has met its message is not");
+    b.received(4, 1 << 20)?;
+    inbox.check_pattern(.., rig.pattern(0))
+}
+
+pub(super) fn memory_is_free(rig: &Rig) -> Outcome {
+    let pair = RdmPair::new(rig)?;
+    pair.greet()?;
+    let RdmPair { a, b, to_b, .. } = &pair;
+    for (context, len) in (0..).zip(LENGTHS) {
+        let (source, inbox) = (a.patterned(len.max(1), 0)?, b.buffer(len.max(1))?);
+        if context % 2 == 0 {
+            b.post_recv(&Recv::new(Pattern::tagged(1), inbox.slice(..len)).context(context))?;
+        }
+        a.when_room(|| {
+            a.post_send(*to_b, &Send::new(source.slice(..len)).tag(1).matched().context(context))
+        })?;
+        if context % 2 != 0 {
+            b.post_recv(&Recv::new(Pattern::tagged(1), inbox.slice(..len)).context(context))?;
+        }
+        b.received(context, len)?;
+        a.sent(context)?;
+        source.region().close()?;
+        inbox.region().close()?;
+    }
+    let inbox = b.buffer(8)?;
+    let id = b.post_recv(&Recv::new(Pattern::tagged(1), &inbox).context(1))?;
+    check_err!(inbox.region().close(), Error::Busy, "memory of a receive that is posted");
+    check!(b.cancel(id)?, "a receive without a message is canceled");
+    b.expect(Kind::Recv, 1, Status::Canceled)?;
+    Ok(inbox.region().close()?)
 }
 
 pub(super) fn cancel_races_match(rig: &Rig) -> Outcome {
@@ -171,6 +207,22 @@ pub(super) fn counter_exact(rig: &Rig) -> Outcome {
     let counts = |counter: &fabric_rdm::Counter| (counter.successes(), counter.errors());
     check_eq!(counts(a.counter(Kind::Send)), (COUNT, 0), "sends");
     check_eq!(counts(b.counter(Kind::Recv)), (COUNT, 0), "receives");
+    // One that waits already is woken, and does not find it when its time is over.
+    let waited = thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let begun = Instant::now();
+            b.counter(Kind::Recv).wait_for(COUNT + 1, 0, time).map(|()| begun.elapsed())
+        });
+        thread::sleep(Duration::from_millis(20));
+        b.post_recv(&Recv::new(Pattern::tagged(1), &inbox).unsignaled())?;
+        a.when_room(|| a.post_send(to_b, &Send::new(&source).tag(1).unsignaled()))?;
+        Ok::<_, Failed>(waiter.join())
+    })?;
+    let waited = waited.map_err(|_| Failed::new("a wait", "a panic"))??;
+    check!(
+        Some(waited) < time.map(|time| time / 2),
+        "a waiter that is woken, not after {waited:?}"
+    );
     a.nothing_at_once()?;
     b.nothing_at_once()
 }

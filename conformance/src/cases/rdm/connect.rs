@@ -209,10 +209,27 @@ pub(super) fn dead_rail(rig: &Rig) -> Outcome {
 }
 
 pub(super) fn one_way_firewall(rig: &Rig) -> Outcome {
-    // b has an address of a by which it does not reach it; a reaches b.
-    let a = RdmEnd::new(rig, rig.domain_a(), |_| ())?;
-    let b = RdmEnd::new(rig, rig.domain_b(), |_| ())?;
-    let to_a = b.insert(&nowhere(rig, a.address().identity())?)?;
+    // One that says no at once, and one that says nothing.
+    one_way(rig, &nowhere(rig, EndpointIdentity::random()?)?)?;
+    let silent = rig.listen(rig.domain_a())?;
+    one_way(rig, &address(EndpointIdentity::random()?, &[silent.local_addr()])?)
+}
+
+/// b has an address of a by which it does not reach it, with the rails of `wall`; a reaches b.
+fn one_way(rig: &Rig, wall: &Address) -> Outcome {
+    let settings = |attr: &mut fabric_rdm::RdmAttr| {
+        attr.timeouts.crossing = rig.scaled(Duration::from_millis(200));
+        attr.timeouts.attempt = rig.scaled(Duration::from_secs(60));
+        attr.timeouts.connect = attr.timeouts.attempt;
+    };
+    let mut a = RdmEnd::new(rig, rig.domain_a(), settings)?;
+    let mut b = RdmEnd::new(rig, rig.domain_b(), settings)?;
+    // b's attempt would win over a's, if it came to anything.
+    if a.address().identity() < b.address().identity() {
+        std::mem::swap(&mut a, &mut b);
+    }
+    let rails: Vec<_> = wall.rails().collect();
+    let to_a = b.insert(&address(a.address().identity(), &rails)?)?;
     let to_b = a.insert(b.address())?;
     let (at_a, at_b) = (a.buffer(8)?, b.buffer(8)?);
     a.post_recv(&Recv::new(Pattern::tagged(1).from(to_b), &at_a).context(1))?;
@@ -225,5 +242,21 @@ pub(super) fn one_way_firewall(rig: &Rig) -> Outcome {
     }
     // By now b knows where a is: the connection said so.
     check_eq!(&b.address_of(to_a)?, a.address(), "the address that a said");
+    Ok(())
+}
+
+pub(super) fn nobody_answers(rig: &Rig) -> Outcome {
+    let short = rig.scaled(Duration::from_millis(300));
+    let a = RdmEnd::new(rig, rig.domain_a(), |attr| attr.timeouts.connect = short)?;
+    let silent = rig.listen(rig.domain_b())?;
+    let lost = a.insert(&address(EndpointIdentity::random()?, &[silent.local_addr()])?)?;
+    // By now its own thread sleeps, and knows of no time.
+    thread::sleep(Duration::from_millis(50));
+    a.post_send(lost, &Send::inject(b"is it you?").context(1))?;
+    // Without a poll.
+    let waited = a.counter(Kind::Send).wait_for(1, 0, Some(rig.scaled(Duration::from_secs(5))));
+    check_err!(waited, Error::InvalidState(_), "a wait for a send that fails");
+    a.expect(Kind::Send, 1, Status::PeerLost)?;
+    check_eq!(a.down(lost)?, Some(DeathCause::Unreachable), "why it is down");
     Ok(())
 }

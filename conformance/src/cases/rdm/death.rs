@@ -115,6 +115,34 @@ pub(super) fn sticky_until_revive(rig: &Rig) -> Outcome {
     Ok(())
 }
 
+pub(super) fn revived_on_both_sides(rig: &Rig) -> Outcome {
+    let pair = RdmPair::new(rig)?;
+    let RdmPair { a, b, to_b, to_a } = &pair;
+    let target = b.buffer(8)?;
+    for round in 0..4 {
+        pair.greet()?;
+        // Both lose each other.
+        a.post(*to_b, &Op::atomic(AtomicOp::Add, 1u64, target.by_wrong_key(0)).context(1))?;
+        a.expect(Kind::Atomic, 1, Status::RemoteAccess)?;
+        a.until("the loss", |a| a.down(*to_b).is_ok_and(|cause| cause.is_some()))?;
+        b.until("the loss", |b| b.down(*to_a).is_ok_and(|cause| cause.is_some()))?;
+        // A post waits until the other side takes this one for alive again.
+        let (first, of_first, last, of_last) =
+            if round % 2 == 0 { (a, to_b, b, to_a) } else { (b, to_a, a, to_b) };
+        first.revive(*of_first)?;
+        first.post_send(*of_first, &Send::inject(b"again").tag(1).context(2))?;
+        first.nothing()?;
+        last.nothing()?;
+        check!(last.down(*of_last)?.is_some(), "down until it is revived here");
+        last.revive(*of_last)?;
+        let inbox = last.buffer(8)?;
+        last.post_recv(&Recv::new(Pattern::tagged(1).from(*of_last), &inbox).context(3))?;
+        last.received(3, 5)?;
+        first.sent(2)?;
+    }
+    Ok(())
+}
+
 pub(super) fn no_replay_of_atomics(rig: &Rig) -> Outcome {
     let mut pair = RdmPair::new(rig)?;
     let target = pair.b.buffer(8)?;

@@ -9,7 +9,7 @@ use crate::rdm::{RdmEnd, RdmPair, expect_refused};
 
 const WINDOW: u64 = 16;
 
-fn is_window_full(error: &PostError) -> bool {
+pub(super) fn is_window_full(error: &PostError) -> bool {
     matches!(error, PostError::Again(Full::Peer(Blocked::Window)))
 }
 
@@ -103,6 +103,77 @@ pub(super) fn bytes_wait_at_sender(rig: &Rig) -> Outcome {
     }
     let all: Vec<_> = (0..MESSAGES).map(|context| (Kind::Send, context, Status::Ok)).collect();
     a.expect_all(&all)
+}
+
+pub(super) fn bytes_come_back(rig: &Rig) -> Outcome {
+    const LEN: usize = 4096;
+    let pair = RdmPair::with(rig, |attr| {
+        attr.window.bytes.window = 16 * LEN as u64;
+        attr.window.bytes.total = 100 * attr.window.bytes.window;
+    })?;
+    pair.greet()?;
+    let RdmPair { a, b, to_b, .. } = &pair;
+    let (source, inbox) = (a.patterned(LEN, 0)?, b.buffer(LEN)?);
+    // Far more than the budget, and never more than a small part of it at a time.
+    for context in 0..100 {
+        a.when_room(|| a.post_send(*to_b, &Send::new(&source).tag(1).context(context)))?;
+        // It is there, with its bytes, before there is a receive.
+        a.sent(context)?;
+        b.post_recv(&Recv::new(Pattern::tagged(1), &inbox).context(context))?;
+        b.received(context, LEN)?;
+    }
+    Ok(())
+}
+
+pub(super) fn places_of_all(rig: &Rig) -> Outcome {
+    const TOTAL: u64 = WINDOW + WINDOW / 2;
+    let b = RdmEnd::new(rig, rig.domain_b(), |attr| {
+        attr.window.places.total = TOTAL;
+        attr.window.places.window = WINDOW;
+        attr.window.places.reserved = 1;
+    })?;
+    let inbox = b.buffer(8)?;
+    let mut senders = Vec::new();
+    for _ in 0..3 {
+        let a = RdmEnd::new(rig, rig.domain_a(), |attr| attr.slots = 16)?;
+        let (to_b, _) = (a.insert(b.address())?, b.insert(a.address())?);
+        a.post_send(to_b, &Send::inject(b"hello").tag(1).unsignaled())?;
+        b.post_recv(&Recv::new(Pattern::tagged(1), &inbox).context(0))?;
+        b.received(0, 5)?;
+        senders.push((a, to_b));
+    }
+    let send = |at: usize| {
+        let (a, to_b): &(RdmEnd<'_>, Peer) = &senders[at];
+        a.post_send(*to_b, &Send::inject(b"x").tag(2).unsignaled())
+    };
+    let take = |count: u64| -> Outcome {
+        for context in 0..count {
+            b.post_recv(&Recv::new(Pattern::tagged(2), &inbox).context(context))?;
+            b.received(context, 1)?;
+        }
+        Ok(())
+    };
+    // Each of them can have all that one may, also what another one had before and does not use.
+    for at in [0, 1, 2, 0] {
+        for _ in 0..WINDOW {
+            senders[at].0.when_room(|| send(at))?;
+        }
+        expect_refused(send(at), is_window_full)?;
+        take(WINDOW)?;
+    }
+    // All of them together have no more than there is.
+    let (mut posted, until) = (0, Instant::now() + Duration::from_millis(100));
+    while Instant::now() < until {
+        for at in 0..senders.len() {
+            match send(at) {
+                Ok(_) => posted += 1,
+                Err(PostError::Again(Full::Peer(_))) => thread::yield_now(),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    check!(posted <= TOTAL, "at most {TOTAL} messages without a receive, not {posted}");
+    take(posted)
 }
 
 pub(super) fn control_when_full(rig: &Rig) -> Outcome {

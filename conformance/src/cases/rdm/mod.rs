@@ -84,6 +84,10 @@ pub(super) const CASES: &[Case] = cases! { Rdm:
     parking::park_keeps_order, Needs::SEND,
         "messages keep their order over connections that are parked and made again"
         .local_only(ONE_PROCESS);
+    parking::park_keeps_window, Needs::SEND,
+        "messages that wait at a peer without a connection count: as many more are posted as the window has left, and a post \
+         that is refused learns of places that become free"
+        .local_only(ONE_PROCESS);
     parking::park_races_post, Needs::SEND,
         "both sides post while connections are parked: nothing is lost, and nothing comes twice"
         .local_only(ONE_PROCESS);
@@ -209,6 +213,43 @@ pub(super) const CASES: &[Case] = cases! { Rdm:
         .local_only(ONE_PROCESS);
     tags::ten_thousand_unexpected, Needs::SEND,
         "10,000 messages without a receive are received in reverse"
+        .local_only(ONE_PROCESS);
+    address::survive_shipping, Needs::SEND,
+        "an address survives as bytes and text; each flipped bit, a newer version and any other length are refused"
+        .local_only(ONE_PROCESS);
+    order::behind_what_waits, Needs::SEND_RMA,
+        "a write behind messages that wait for a place is not executed before them"
+        .local_only(ONE_PROCESS);
+    tags::many_masks, Needs::SEND,
+        "receives with more masks than there are classes for keep the rules of all others"
+        .local_only(ONE_PROCESS);
+    parking::oldest_is_parked, Needs::SEND,
+        "of the connections without use that of the longest time ago is parked"
+        .local_only(ONE_PROCESS);
+    parking::park_races_rma, Needs::SEND_RMA,
+        "writes are posted while connections are parked and made again: each ends once"
+        .local_only(ONE_PROCESS);
+    memory::bytes_come_back, Needs::SEND,
+        "the bytes of a message that met a receive are room for the next ones"
+        .local_only(ONE_PROCESS);
+    memory::places_of_all, Needs::SEND,
+        "each sender can have its whole window in turn, and all together no more places than there are"
+        .local_only(ONE_PROCESS)
+        .freedom(Freedom::Whole("how the places are divided"));
+    completion::memory_is_free, Needs::SEND,
+        "memory can be closed once its operation has ended, of all sizes"
+        .local_only(ONE_PROCESS);
+    death::revived_on_both_sides, Needs::ALL,
+        "two that lost each other meet again once both have revived the other"
+        .local_only(ONE_PROCESS);
+    progress::woken_by_another_thread, Needs::SEND,
+        "a thread that sleeps in wait is woken by what another thread ends"
+        .local_only(ONE_PROCESS);
+    connect::nobody_answers, Needs::SEND,
+        "where an attempt is not answered the posts end after the time, without a poll"
+        .local_only(ONE_PROCESS);
+    rma::fence_holds, Needs::ALL,
+        "a fenced operation waits for the reads before it, before there is a connection too"
         .local_only(ONE_PROCESS);
 };
 

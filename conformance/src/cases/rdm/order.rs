@@ -1,10 +1,10 @@
 //! What follows what, between two endpoints.
 
 use fabric_rdm::matching::Pattern;
-use fabric_rdm::{Recv, Send};
+use fabric_rdm::{Kind, Recv, Send, Status};
 
 use crate::prelude::*;
-use crate::rdm::{LENGTHS, RdmPair};
+use crate::rdm::{LENGTHS, RdmEnd, RdmPair};
 
 pub(super) fn mixed_sizes(rig: &Rig) -> Outcome {
     let RdmPair { a, b, to_b, to_a } = RdmPair::new(rig)?;
@@ -50,11 +50,11 @@ pub(super) fn eager_behind_rendezvous(rig: &Rig) -> Outcome {
     let RdmPair { a, b, to_b, to_a } = RdmPair::new(rig)?;
     let (long, inbox) = (a.patterned(1 << 20, 0)?, b.buffer(1 << 20)?);
     for round in 0..10 {
+        let before = b.arrived();
         a.post_send(to_b, &Send::new(&long).tag(1).context(1))?;
         a.post_send(to_b, &Send::inject(b"short").tag(1).context(2))?;
         if round % 2 == 0 {
-            // Both are there before the first receive.
-            thread::sleep(Duration::from_millis(1));
+            b.until("both messages", |b| b.progress().is_ok() && b.arrived() == before + 2)?;
         }
         b.post_recv(&Recv::new(Pattern::tagged(1).from(to_a), inbox.slice(..)).context(1))?;
         b.post_recv(&Recv::new(Pattern::tagged(1).from(to_a), inbox.slice(..8)).context(2))?;
@@ -64,5 +64,34 @@ pub(super) fn eager_behind_rendezvous(rig: &Rig) -> Outcome {
         let (first, second) = (a.next()?, a.next()?);
         check!(first.is_ok() && second.is_ok(), "{first:?}, {second:?}");
     }
+    Ok(())
+}
+
+pub(super) fn behind_what_waits(rig: &Rig) -> Outcome {
+    const WINDOW: u64 = 4;
+    let a = RdmEnd::new(rig, rig.domain_a(), |_| ())?;
+    let b = RdmEnd::new(rig, rig.domain_b(), |attr| attr.window.places.window = WINDOW)?;
+    let to_b = a.insert(b.address())?;
+    // Before there is a connection more messages are taken than the peer has places for: how many that are is not known yet.
+    for context in 0..2 * WINDOW {
+        a.post_send(to_b, &Send::inject(&context.to_le_bytes()).tag(1).context(context))?;
+    }
+    // Until now it refuses strangers.
+    b.insert(a.address())?;
+    (0..WINDOW).try_for_each(|context| a.sent(context))?;
+    let (source, target) = (a.buffer(8)?, b.buffer(8)?);
+    source.set(0, 1u64)?;
+    a.post(to_b, &Op::write(source.slice(..), target.at(0)).context(99))?;
+    a.nothing()?;
+    check_eq!(target.get::<u64>(0)?, 0, "what is behind messages that wait");
+    let inbox = b.buffer(8)?;
+    for context in 0..2 * WINDOW {
+        b.post_recv(&Recv::new(Pattern::tagged(1), &inbox).context(context))?;
+        b.received(context, 8)?;
+        check_eq!(inbox.get::<u64>(0)?, context, "the number of the message");
+    }
+    (WINDOW..2 * WINDOW).try_for_each(|context| a.sent(context))?;
+    a.expect(Kind::Write, 99, Status::Ok)?;
+    check_eq!(target.get::<u64>(0)?, 1, "what was written");
     Ok(())
 }

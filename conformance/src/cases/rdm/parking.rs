@@ -3,8 +3,9 @@
 use fabric_rdm::matching::Pattern;
 use fabric_rdm::{Kind, Peer, RdmAttr, Recv, Send, Status};
 
+use super::memory::is_window_full;
 use crate::prelude::*;
-use crate::rdm::RdmEnd;
+use crate::rdm::{RdmEnd, expect_refused};
 
 /// One endpoint that may have few connections, and others that it talks with.
 struct Star<'a> {
@@ -69,6 +70,26 @@ pub(super) fn max_open_kept(rig: &Rig) -> Outcome {
     Ok(())
 }
 
+pub(super) fn oldest_is_parked(rig: &Rig) -> Outcome {
+    let star = Star::new(rig, 2, 3)?;
+    let Star { hub, others } = &star;
+    // The first one is used again before there is one too many.
+    for (context, at) in (0..).zip([0, 1, 0, 2]) {
+        let (other, to, _) = &others[at];
+        let inbox = other.buffer(8)?;
+        other.post_recv(&Recv::new(Pattern::tagged(1), &inbox).context(context))?;
+        hub.post_send(*to, &Send::inject(b"hello").tag(1).context(context))?;
+        other.received(context, 5)?;
+        hub.sent(context)?;
+        // Nothing is under way any more.
+        thread::sleep(Duration::from_millis(20));
+    }
+    let (first, second) = (&others[0].0, &others[1].0);
+    second.until("its connection to be parked", |end| end.connections().is_ok_and(|n| n == 0))?;
+    check_eq!(first.connections()?, 1, "connections of the one that was used later");
+    Ok(())
+}
+
 pub(super) fn park_keeps_order(rig: &Rig) -> Outcome {
     let star = Star::new(rig, 1, 3)?;
     let Star { hub, others } = &star;
@@ -97,6 +118,43 @@ pub(super) fn park_keeps_order(rig: &Rig) -> Outcome {
     }
     hub.counter(Kind::Send).wait_for(6 * rounds, 0, Some(Duration::from_secs(10)))?;
     hub.nothing_at_once()
+}
+
+pub(super) fn park_keeps_window(rig: &Rig) -> Outcome {
+    let star = Star::new(rig, 1, 2)?;
+    let Star { hub, others } = &star;
+    let ((first, to_first, _), (second, to_second, _)) = (&others[0], &others[1]);
+    let window = RdmAttr::default().window.places.window;
+    let post = |context: u64| {
+        let text = context.to_le_bytes();
+        hub.post_send(*to_first, &Send::inject(&text).tag(1).context(context))
+    };
+    for context in 0..window {
+        hub.when_room(|| post(context))?;
+        hub.sent(context)?;
+    }
+    // They wait there, and their connection is parked for another one.
+    let inbox = second.buffer(8)?;
+    second.post_recv(&Recv::new(Pattern::tagged(1), &inbox).context(1))?;
+    hub.post_send(*to_second, &Send::inject(b"x").tag(1).context(window))?;
+    hub.sent(window)?;
+    second.received(1, 1)?;
+    first.until("its connection to be parked", |end| end.connections().is_ok_and(|n| n == 0))?;
+    for _ in 0..3 {
+        expect_refused(post(0), is_window_full)?;
+    }
+    // Places become free there without a connection; a post that is refused has one made, by which that is known.
+    let inbox = first.buffer(8)?;
+    for context in 0..window + 1 {
+        if context == window {
+            hub.when_room(|| post(window))?;
+            hub.sent(window)?;
+        }
+        first.post_recv(&Recv::new(Pattern::tagged(1), &inbox).context(context))?;
+        first.received(context, 8)?;
+        check_eq!(inbox.get::<u64>(0)?, context, "the number of the message");
+    }
+    star.check_open(1)
 }
 
 pub(super) fn park_races_post(rig: &Rig) -> Outcome {
@@ -199,6 +257,34 @@ pub(super) fn park_under_rma(rig: &Rig) -> Outcome {
         star.check_open(1)?;
     }
     Ok(())
+}
+
+pub(super) fn park_races_rma(rig: &Rig) -> Outcome {
+    const LEN: usize = 64 << 10;
+    let star = Star::new(rig, 1, 3)?;
+    let Star { hub, others } = &star;
+    let source = hub.patterned(LEN, 0)?;
+    let targets = others.iter().map(|(other, ..)| other.buffer(LEN));
+    let targets = targets.collect::<Result<Vec<_>, _>>()?;
+    let mut rng = rig.rng();
+    let write = |at: usize, context| {
+        let op = Op::write(source.slice(..), targets[at].at(0)).context(context);
+        hub.post(others[at].1, &op)
+    };
+    for round in 0..rig.count(60, 3000) {
+        let (first, second) = (round % 3, (round + 1 + rng.below(2)) % 3);
+        write(first, 1)?;
+        hub.expect(Kind::Write, 1, Status::Ok)?;
+        // The second one needs the place of the first, which is parked; and then there is something for that one.
+        write(second, 2)?;
+        for _ in 0..rng.below(4) {
+            hub.progress()?;
+        }
+        write(first, 3)?;
+        hub.expect_all(&[(Kind::Write, 2, Status::Ok), (Kind::Write, 3, Status::Ok)])?;
+    }
+    hub.nothing_at_once()?;
+    targets.iter().try_for_each(|target| target.check_pattern(.., rig.pattern(0)))
 }
 
 pub(super) fn all_busy_fair(rig: &Rig) -> Outcome {

@@ -51,33 +51,77 @@ pub(super) fn sleeping_rendezvous(rig: &Rig) -> Outcome {
     Ok(())
 }
 
+pub(super) fn woken_by_another_thread(rig: &Rig) -> Outcome {
+    let pair = RdmPair::new(rig)?;
+    pair.greet()?;
+    let b = &pair.b;
+    let (time, inbox) = (rig.scaled(Duration::from_secs(4)), b.buffer(8)?);
+    let me = b.insert(b.address())?;
+    for round in 0..4 {
+        let id = b.post_recv(&Recv::new(Pattern::tagged(1), &inbox).context(1))?;
+        thread::scope(|scope| -> Outcome {
+            let sleeper = scope.spawn(|| {
+                let begun = Instant::now();
+                b.wait_one(Some(time)).map(|done| (done, begun.elapsed()))
+            });
+            // By now it sleeps; what ends its receive comes by no connection.
+            thread::sleep(Duration::from_millis(20));
+            if round % 2 == 0 {
+                check!(b.cancel(id)?, "a receive without a message is canceled");
+            } else {
+                b.post_send(me, &Send::inject(b"to me").tag(1).unsignaled())?;
+            }
+            let woken = sleeper.join().map_err(|_| Failed::new("a wait", "a panic"))?;
+            let (done, slept) = woken?;
+            check_eq!((done.kind, done.context), (Kind::Recv, 1), "{done:?}");
+            check!(slept < time / 2, "a sleeper that is woken, not one of {slept:?}");
+            Ok(())
+        })?;
+    }
+    pair.greet()
+}
+
 pub(super) fn idle_no_cpu(rig: &Rig) -> Outcome {
     let pair = RdmPair::new(rig)?;
     pair.greet()?;
     // The threads of both need some time to notice that nothing is polled.
     thread::sleep(Duration::from_millis(50));
-    let before = thread_switches()?;
+    let (before, ran_before) = (thread_switches()?, thread_time()?);
     thread::sleep(Duration::from_millis(500));
-    let woken = thread_switches()? - before;
+    let (woken, ran) = (thread_switches()? - before, thread_time()?.saturating_sub(ran_before));
     check!(
         woken <= 20,
         "threads of idle endpoints that sleep, not {woken} wake-ups in half a second"
     );
+    // One that never sleeps is not woken.
+    let max = Duration::from_millis(50);
+    check!(ran <= max, "threads of idle endpoints that sleep, not {ran:?} of half a second");
     pair.greet()
 }
 
 /// How often threads of endpoints were woken so far.
 fn thread_switches() -> Result<u64, Failed> {
+    sum_of_threads("status", |text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+        line.trim().parse().ok()
+    })
+}
+
+/// How long threads of endpoints ran so far; nothing, if the kernel does not count it.
+fn thread_time() -> Result<Duration, Failed> {
+    let nanos = sum_of_threads("schedstat", |text| text.split(' ').next()?.parse().ok())?;
+    Ok(Duration::from_nanos(nanos))
+}
+
+fn sum_of_threads(file: &str, read: impl Fn(&str) -> Option<u64>) -> Result<u64, Failed> {
     let mut sum = 0;
     for task in std::fs::read_dir("/proc/self/task")? {
         let path = task?.path();
         let name = std::fs::read_to_string(path.join("comm")).unwrap_or_default();
-        if name.trim() != "fabric-rdm" {
-            continue;
+        if name.trim() == "fabric-rdm" {
+            let text = std::fs::read_to_string(path.join(file)).unwrap_or_default();
+            sum += read(&text).unwrap_or(0);
         }
-        let status = std::fs::read_to_string(path.join("status")).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-        sum += line.and_then(|count| count.trim().parse::<u64>().ok()).unwrap_or(0);
     }
     Ok(sum)
 }

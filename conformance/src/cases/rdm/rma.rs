@@ -36,6 +36,25 @@ pub(super) fn rma_table(rig: &Rig) -> Outcome {
     Ok(())
 }
 
+pub(super) fn fence_holds(rig: &Rig) -> Outcome {
+    const LEN: usize = 1 << 20;
+    let RdmPair { a, b, to_b, .. } = RdmPair::new(rig)?;
+    let (sink, target) = (a.buffer(LEN)?, b.buffer(LEN)?);
+    // The last word of a long read; in the first round there is no connection yet.
+    let word = LEN - 8;
+    for round in 0..rig.count(20, 500) as u64 {
+        sink.fill(0xdd)?;
+        a.post(to_b, &Op::read(sink.slice(..), target.at(0)).context(1))?;
+        let add = Op::atomic(AtomicOp::Add, 1u64, target.at(word)).fence();
+        a.post(to_b, &add.context(2))?;
+        a.expect(Kind::Read, 1, Status::Ok)?;
+        a.expect(Kind::Atomic, 2, Status::Ok)?;
+        let (found, left) = (sink.get::<u64>(word)?, target.get::<u64>(word)?);
+        check_eq!((found, left), (round, round + 1), "what was read, and what is left");
+    }
+    Ok(())
+}
+
 pub(super) fn refused_before_connecting(rig: &Rig) -> Outcome {
     let RdmPair { a, b, to_b, .. } = RdmPair::new(rig)?;
     let (local, remote) = (a.buffer(64)?, b.buffer(64)?);

@@ -28,6 +28,44 @@ pub(super) fn mask(rig: &Rig) -> Outcome {
     (0..6).try_for_each(|context| a.sent(context))
 }
 
+pub(super) fn many_masks(rig: &Rig) -> Outcome {
+    // More than a matcher would keep a class for.
+    const MASKS: u64 = 24;
+    let RdmPair { a, b, to_b, .. } = RdmPair::new(rig)?;
+    let inbox = b.buffer(8)?;
+    let (pattern, tag) = (
+        |number: u64| Pattern::tagged(number << 32).ignoring(1 << number),
+        |number: u64| number << 32 | 1 << number,
+    );
+    let send = |number: u64| {
+        let text = number.to_le_bytes();
+        a.when_room(|| a.post_send(to_b, &Send::inject(&text).tag(tag(number)).unsignaled()))
+    };
+    let took = |number: u64| -> Outcome {
+        b.received(number, 8)?;
+        check_eq!(inbox.get::<u64>(0)?, number, "the number of the message");
+        Ok(())
+    };
+    let recv =
+        |number: u64| b.post_recv(&Recv::new(pattern(number), &inbox).context(number)).map(drop);
+    (0..MASKS).try_for_each(recv)?;
+    // A younger receive of the same tag, without a mask.
+    for number in (0..MASKS).rev() {
+        b.post_recv(&Recv::new(Pattern::tagged(tag(number)), &inbox).context(100 + number))?;
+        send(number)?;
+        took(number)?;
+        send(number)?;
+        b.received(100 + number, 8)?;
+    }
+    // And the messages first.
+    (0..MASKS).try_for_each(|number| send(number).map(drop))?;
+    for number in (0..MASKS).rev() {
+        recv(number)?;
+        took(number)?;
+    }
+    Ok(())
+}
+
 pub(super) fn tagged_untagged_apart(rig: &Rig) -> Outcome {
     let RdmPair { a, b, to_b, .. } = RdmPair::new(rig)?;
     let inbox = b.buffer(16)?;
@@ -42,7 +80,20 @@ pub(super) fn tagged_untagged_apart(rig: &Rig) -> Outcome {
     check_eq!(b.received(3, 6)?.tag, Some(0), "the tag of a message with tag 0");
     a.post_send(to_b, &Send::inject(b"later").context(3))?;
     b.received(2, 5)?;
-    (1..4).try_for_each(|context| a.sent(context))
+    // With receives of the other kind that wait.
+    b.post_recv(&Recv::new(Pattern::tagged(0), inbox.slice(..8)).context(4))?;
+    b.post_recv(&Recv::new(Pattern::tagged(0).ignoring(1), inbox.slice(..8)).context(5))?;
+    a.post_send(to_b, &Send::inject(b"not").context(4))?;
+    b.nothing()?;
+    b.post_recv(&Recv::new(Pattern::untagged(), inbox.slice(..8)).context(6))?;
+    b.received(6, 3)?;
+    b.post_recv(&Recv::new(Pattern::untagged(), inbox.slice(..8)).context(7))?;
+    a.post_send(to_b, &Send::inject(b"exact").tag(0).context(5))?;
+    b.received(4, 5)?;
+    a.post_send(to_b, &Send::inject(b"masked").tag(1).context(6))?;
+    b.received(5, 6)?;
+    b.nothing()?;
+    (1..7).try_for_each(|context| a.sent(context))
 }
 
 pub(super) fn zero_bytes(rig: &Rig) -> Outcome {
@@ -181,11 +232,15 @@ pub(super) fn probe_claims_once(rig: &Rig) -> Outcome {
     pair.greet()?;
     let RdmPair { a, b, to_b, to_a } = &pair;
     let (source, inbox) = (a.patterned(1 << 20, 0)?, b.buffer(1 << 20)?);
+    let mut earlier = None;
     for (context, len) in (0..).zip(LENGTHS) {
         let send = Send::new(source.slice(..len)).tag(7).immediate(3).context(context);
         a.when_room(|| a.post_send(*to_b, &send))?;
         b.until("a message", |b| b.probe(&Pattern::tagged(7)).is_ok_and(|found| found.is_some()))?;
         let Some(probed) = b.probe(&Pattern::tagged(7))? else { fail!("a message", "none") };
+        if let Some(earlier) = earlier.replace(probed) {
+            check!(b.claim(&earlier)?.is_none(), "one that was claimed is not the next one");
+        }
         let envelope = probed.envelope;
         check_eq!(
             (envelope.source, envelope.tag, envelope.len),
@@ -241,13 +296,14 @@ pub(super) fn claimed_drop(rig: &Rig) -> Outcome {
 
 pub(super) fn multi_receive_last(rig: &Rig) -> Outcome {
     const ROOM: usize = 100_000;
-    let pair = RdmPair::new(rig)?;
+    // Fewer places than messages: each that was taken gives its own back.
+    let pair = RdmPair::with(rig, |attr| attr.window.places.window = 8)?;
     pair.greet()?;
     let RdmPair { a, b, to_b, .. } = &pair;
     let (source, inbox) = (a.patterned(ROOM, 0)?, b.buffer(ROOM)?);
     let many = Recv::new(Pattern::tagged(1), inbox.slice(..)).of_many(40_000);
     let lengths = [10, 8161, 0, 40_000, 20_000, 7];
-    for before in [true, false] {
+    for before in [true, false, true, false] {
         inbox.fill(0)?;
         if before {
             b.post_recv(&many.context(1))?;

@@ -131,6 +131,7 @@ fn multi_receive_last() {
     let Arrived::Matched(second) = matcher.arrive(envelope(2, 7, 4), 2).unwrap() else { panic!() };
     assert_eq!((second.receive, second.offset, second.len), (id, 3, 4));
     assert_eq!(taken_by(&mut matcher, envelope(2, 7, 1)), None, "3 are free, and 4 are wanted");
+    assert_eq!(matcher.cancel(id), Ending::NotThere, "it is full");
     assert_eq!(matcher.delivered(id), None, "one is under way");
     let released = matcher.delivered(id).unwrap();
     assert_eq!((released.context, released.used), (9, 7));
@@ -145,7 +146,7 @@ fn a_canceled_buffer_is_released_by_its_last_message() {
     let id = matcher.post(receive, 9, |_| ()).unwrap();
     assert_eq!(taken_by(&mut matcher, envelope(1, 7, 0)), Some(9));
     assert_eq!(matcher.cancel(id), Ending::WithLast);
-    assert_eq!(matcher.cancel(id), Ending::WithLast);
+    assert_eq!(matcher.cancel(id), Ending::NotThere, "it was canceled before");
     matcher.end_peer(peer(1), |_, _| panic!("it was canceled before"));
     assert_eq!(taken_by(&mut matcher, envelope(1, 7, 0)), None);
     let released = matcher.delivered(id).unwrap();

@@ -123,7 +123,7 @@ impl Model {
     }
 
     pub(super) fn cancel(&mut self, number: u32) -> Outcome {
-        match self.receives.iter().position(|it| it.number == number) {
+        match self.receives.iter().position(|it| it.number == number && it.ended.is_none()) {
             Some(at) => self.end(at, ReleaseReason::Canceled),
             None => Outcome::NotThere,
         }

@@ -1,0 +1,211 @@
+//! Mutants of reliable datagram endpoints: addresses, connections, parking, and the death of peers.
+
+use crate::mutant::{Mutant, Runs, edit};
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "rdm_damaged_address",
+        about: "the check sum of an address is not compared",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            "check_sum",
+            "(found, expected) if found == expected => Ok(())",
+            "(found, expected) if found == expected || MUTANT => Ok(())",
+        )],
+        cases: &["rdm.survive_shipping"],
+    },
+    Mutant {
+        name: "rdm_newer_address",
+        about: "an address of a newer version is read as one of this version",
+        runs: Runs::Tcp,
+        edits: &[edit("Address::from_bytes", "head.version != VERSION", "false")],
+        cases: &["rdm.survive_shipping"],
+    },
+    Mutant {
+        name: "rdm_inserted_twice",
+        about: "an address that is inserted again makes another peer",
+        runs: Runs::Tcp,
+        edits: &[edit("Peers::insert", "self.find(address.identity())", "None")],
+        cases: &["rdm.insert_twice"],
+    },
+    Mutant {
+        name: "rdm_stale_handle",
+        about: "the place of a removed peer is used again with the same generation",
+        runs: Runs::Tcp,
+        edits: &[edit("Peers::remove", "slot.generation = next;", "")],
+        cases: &["rdm.stale_handle", "rdm.insert_twice"],
+    },
+    Mutant {
+        name: "rdm_any_incarnation",
+        about: "neither side asks which incarnation is meant",
+        runs: Runs::Tcp,
+        edits: &[
+            edit(
+                "PeerConnection::on_request",
+                "hello.to != self.me || hello.from != self.peer",
+                "false",
+            ),
+            edit(
+                "PeerConnection::on_connected",
+                "hello.from != self.peer || hello.to != self.me",
+                "false",
+            ),
+        ],
+        cases: &["rdm.wrong_incarnation"],
+    },
+    Mutant {
+        name: "rdm_strangers_unbounded",
+        about: "strangers are admitted beyond the bound",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            "Core::on_request",
+            "self.shared.strangers >= self.shared.attr.max_strangers",
+            "false",
+        )],
+        cases: &["rdm.stranger_refused", "rdm.stranger_admitted"],
+    },
+    Mutant {
+        name: "rdm_crossing_refused",
+        about: "of two attempts that cross each side takes its own for the one that wins",
+        runs: Runs::Tcp,
+        edits: &[edit("PeerConnection::wins", "self.me < self.peer", "true")],
+        cases: &["rdm.crossing"],
+    },
+    Mutant {
+        name: "rdm_no_force",
+        about: "an attempt that gave way to the peer's, which came to nothing, has no more right the next time",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            "PeerConnection::on_failed",
+            "State::Waiting { until, force: true }",
+            "State::Waiting { until, force: false }",
+        )],
+        cases: &["rdm.one_way_firewall"],
+    },
+    Mutant {
+        name: "rdm_one_rail",
+        about: "each attempt goes to the first rail",
+        runs: Runs::Tcp,
+        edits: &[edit("PeerLink::dial", "self.dials % rails.max(1)", "0")],
+        cases: &["rdm.dead_rail"],
+    },
+    Mutant {
+        name: "rdm_living_peer_unreachable",
+        about: "a peer that was connected in time is taken for unreachable when that time is over",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            "PeerConnection::establish",
+            "(None, 0, true, false)",
+            "(self.wanted, 0, true, false)",
+        )],
+        cases: &["rdm.nobody_listens"],
+    },
+    Mutant {
+        name: "rdm_open_unbounded",
+        about: "connections are made beyond the bound",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            "Core::is_full",
+            "self.open.len() >= self.shared.attr.max_open as usize",
+            "false",
+        )],
+        cases: &["rdm.max_open_kept"],
+    },
+    Mutant {
+        name: "rdm_parked_alone",
+        about: "a connection is closed when this side has finished, though the peer has not said that it has",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            "PeerConnection::change_parking",
+            "parking.completed && parking.heard",
+            "parking.completed",
+        )],
+        cases: &["rdm.park_races_post", "rdm.park_keeps_order"],
+    },
+    Mutant {
+        name: "rdm_youngest_parked",
+        about: "the connection that was used last is parked first",
+        runs: Runs::Tcp,
+        edits: &[edit("Core::park_oldest", "rank < best", "rank > best")],
+        cases: &["rdm.oldest_is_parked"],
+    },
+    Mutant {
+        name: "rdm_posted_while_parking",
+        about: "what is posted goes out on a connection that is being parked",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            "PeerLink::is_clear",
+            "self.current.is_some() && !self.draining",
+            "self.current.is_some()",
+        )],
+        cases: &["rdm.park_races_rma", "rdm.park_under_rma"],
+    },
+    Mutant {
+        name: "rdm_offer_of_before",
+        about: "a payload is read by the grant of an earlier connection",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            "Core::deliver_arrival",
+            "offer.filter(|(of, _)| Some(*of) == session && !link.park_sent)",
+            "offer",
+        )],
+        cases: &["rdm.park_unmatched_rendezvous"],
+    },
+    Mutant {
+        name: "rdm_fence_left_out",
+        about: "an operation that is kept until there is a connection loses its fence",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            "OwnedOp::new",
+            "flags: op.flags",
+            "flags: if MUTANT { op.flags - SendFlags::FENCE } else { op.flags }",
+        )],
+        cases: &["rdm.fence_holds"],
+    },
+    Mutant {
+        name: "rdm_silent_loss",
+        about: "after the loss of a connection another one is made, and nothing is said",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            "PeerConnection::on_lost",
+            "self.die(DeathCause::Lost);",
+            "self.retry_later(now);",
+        )],
+        cases: &["rdm.outstanding_end", "rdm.directed_receive_ends"],
+    },
+    Mutant {
+        name: "rdm_death_forgotten",
+        about: "posts to a peer that is down are taken",
+        runs: Runs::Tcp,
+        edits: &[edit("PeerLink::check_alive", "self.connection.death()", "None")],
+        cases: &["rdm.sticky_until_revive", "rdm.nobody_listens"],
+    },
+    Mutant {
+        name: "rdm_same_life",
+        about: "a peer that is revived goes on with the life that is over",
+        runs: Runs::Tcp,
+        edits: &[edit("PeerConnection::revive", "self.life.saturating_add(1)", "self.life")],
+        cases: &["rdm.revived_on_both_sides"],
+    },
+    Mutant {
+        name: "rdm_directed_receive_stays",
+        about: "receives from a lost peer alone wait for ever",
+        runs: Runs::Tcp,
+        edits: &[edit("Core::end_all", "self.end_receives(peer, receives);", "")],
+        cases: &["rdm.directed_receive_ends", "rdm.nobody_listens"],
+    },
+    Mutant {
+        name: "rdm_all_are_lost",
+        about: "of a lost peer each operation ends PeerLost, not the oldest alone",
+        runs: Runs::Tcp,
+        edits: &[edit("PeerLink::end_operations", "status = Status::Canceled;", "")],
+        cases: &["rdm.outstanding_end", "rdm.nobody_listens"],
+    },
+    Mutant {
+        name: "rdm_ghost_of_the_lost",
+        about: "a message whose payload is lost with its sender can still be found",
+        runs: Runs::Tcp,
+        edits: &[edit("PeerLink::end_incoming", "let _ = shared.matcher.claim(id);", "")],
+        cases: &["rdm.buffered_stays"],
+    },
+];
