@@ -7,7 +7,7 @@ use crate::abi::{Fid, FidEp, FidPep, OpsCm};
 use crate::discovery::address;
 use crate::entry::{entry, refused};
 use crate::errno::Errno;
-use crate::handle::{object, of_fid};
+use crate::handle::{Name, object, of_fid};
 use crate::objects::endpoint::MessageEndpoint;
 
 pub(super) static CM: OpsCm = OpsCm {
@@ -52,7 +52,10 @@ unsafe extern "C" fn connect(
 unsafe extern "C" fn accept(endpoint: *mut FidEp, data: *const c_void, len: usize) -> c_int {
     entry(|| {
         // SAFETY: an endpoint of ours, and so many bytes.
-        unsafe { object::<MessageEndpoint>(endpoint)?.accept(bytes(data, len)?)? };
+        unsafe {
+            let name = Name::of(endpoint);
+            object::<MessageEndpoint>(endpoint)?.accept(name, bytes(data, len)?)?;
+        }
         Ok(0)
     })
 }

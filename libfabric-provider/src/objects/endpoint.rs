@@ -220,12 +220,15 @@ impl MessageEndpoint {
     }
 
     /// Answers the request that it was made for.
-    pub(crate) fn accept(&self, data: &[u8]) -> Result<(), Errno> {
+    pub(crate) fn accept(&self, name: Name, data: &[u8]) -> Result<(), Errno> {
         let enabled = self.enabled()?;
         let mut bound = lock(&self.bound);
-        let request = bound.request.as_mut().ok_or(Errno::BAD_STATE)?;
-        request.accept(&enabled.endpoint, data)?;
-        bound.request = None;
+        let Bound { request, events, .. } = &mut *bound;
+        let events = events.as_ref().ok_or(Errno::BAD_STATE)?;
+        let taken = request.as_mut().ok_or(Errno::BAD_STATE)?;
+        events.begin_accept(name);
+        taken.accept(&enabled.endpoint, data).inspect_err(|_| events.end_accept(name))?;
+        *request = None;
         Ok(())
     }
 

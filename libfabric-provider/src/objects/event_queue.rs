@@ -24,12 +24,16 @@ use crate::wait::WaitFd;
 
 /// Events that are taken from the queues of ours at a time.
 const BATCH: usize = 64;
-/// How long the end of a connection waits for the completions that come before it.
+/// How long the end of a connection waits until the completions before it are read.
 const MAX_ENDING: Duration = Duration::from_secs(1);
+/// How long requests wait for a connection that is being accepted.
+const MAX_ACCEPTING: Duration = Duration::from_secs(1);
+/// How often a sleeping reader looks whether what waits may be read.
+const TICK: Duration = Duration::from_micros(200);
 
 /// An endpoint whose connection has ended. An application that reads of the end closes it, and would lose what it has not read.
 pub(crate) trait Ending: Send + Sync {
-    /// Whether the completions of all its operations can be read.
+    /// Whether the completions of its operations have been read.
     fn has_settled(&self) -> bool;
 }
 
@@ -54,6 +58,11 @@ struct EventState {
     ready: VecDeque<Entry>,
     /// Listeners at which more requests may wait.
     listening: VecDeque<Arc<Listening>>,
+    /// Requests that were taken from their listeners, and wait for the connections that are being accepted.
+    held: VecDeque<Entry>,
+    /// Endpoints that have accepted a request and are not connected yet, and until when requests wait for that. Programs
+    /// read one event after `fi_accept`, which is to be `FI_CONNECTED`.
+    accepting: Vec<(Name, Instant)>,
     /// Ends of connections, and until when they wait.
     ending: VecDeque<(Owner, Weak<dyn Ending>, Instant)>,
     /// Of the error that was read last: an application may look at it until it reads again.
@@ -210,6 +219,22 @@ impl Events {
         }
     }
 
+    /// Holds requests back until this endpoint, which accepts one, is connected.
+    pub(crate) fn begin_accept(&self, name: Name) {
+        let mut state = lock(&self.state);
+        let EventState { ready, held, accepting, .. } = &mut *state;
+        accepting.push((name, Instant::now() + MAX_ACCEPTING));
+        let is_request = |entry: &Entry| matches!(entry, Entry::Request { .. });
+        let (requests, others) = std::mem::take(ready).into_iter().partition(is_request);
+        *ready = others;
+        held.extend::<VecDeque<_>>(requests);
+    }
+
+    /// It does not accept any more.
+    pub(crate) fn end_accept(&self, name: Name) {
+        lock(&self.state).accepting.retain(|(accepting, _)| *accepting != name);
+    }
+
     /// Forgets a handle that is closed, and its events.
     pub(crate) fn remove(&self, name: Name) {
         let mut state = lock(&self.state);
@@ -221,10 +246,15 @@ impl Events {
         }
         state.listening.retain(|listening| listening.owner.name != name);
         state.ending.retain(|(owner, ..)| owner.name != name);
+        state.accepting.retain(|(accepting, _)| *accepting != name);
         let is_its = |entry: &Entry| entry.owner().is_some_and(|owner| owner.name == name);
-        let (gone, kept): (VecDeque<_>, _) =
-            std::mem::take(&mut state.ready).into_iter().partition(is_its);
-        state.ready = kept;
+        let EventState { ready, held, .. } = &mut *state;
+        let gone = [ready, held].map(|entries| {
+            let (gone, kept): (VecDeque<_>, _) =
+                std::mem::take(entries).into_iter().partition(is_its);
+            *entries = kept;
+            gone
+        });
         self.settle(&mut state);
         drop(state);
         // Requests among them are rejected now, without a lock.
@@ -274,7 +304,9 @@ impl Events {
         loop {
             match self.read(space, peek) {
                 Err(Errno::AGAIN) if until.is_none_or(|until| until > Instant::now()) => {
-                    self.wait.sleep(until)?;
+                    // What waits here keeps the wait object readable.
+                    let is_waiting = !lock(&self.state).is_quiet();
+                    if is_waiting { std::thread::sleep(TICK) } else { self.wait.sleep(until)? }
                 }
                 read => return read,
             }
@@ -308,7 +340,7 @@ impl Events {
     pub(crate) fn is_quiet(&self) -> bool {
         let mut state = lock(&self.state);
         self.fill(&mut state);
-        state.ready.is_empty() && state.ending.is_empty()
+        state.is_quiet()
     }
 
     /// Takes events of ours, if none wait here.
@@ -316,37 +348,10 @@ impl Events {
         if !state.ready.is_empty() {
             return;
         }
-        let EventState { sources, ready, listening, ending, .. } = state;
-        for source in sources {
-            while ready.len() + listening.len() + ending.len() < BATCH {
-                let Some(event) = source.queue.poll() else { break };
-                if let Event::ConnectRequest { listener } = event {
-                    listening.extend(source.listeners.get(&listener).and_then(Weak::upgrade));
-                } else if let Event::Disconnected { endpoint, .. } = event {
-                    let of = source.endpoints.get(&endpoint).cloned();
-                    ending.extend(of.map(|(owner, of)| (owner, of, Instant::now() + MAX_ENDING)));
-                } else {
-                    ready.extend(source.entry(event));
-                }
-            }
-        }
-        ending.retain(|(owner, of, until)| {
-            let has_settled = of.upgrade().is_none_or(|of| of.has_settled());
-            let is_over = has_settled || *until <= Instant::now();
-            if is_over {
-                ready.push_back(Entry::Shutdown { owner: *owner });
-            }
-            !is_over
-        });
-        // One at a time: the others wait where there is room for them, in the backlog.
-        while let (true, Some(first)) = (ready.is_empty(), listening.front()) {
-            match first.listener.poll() {
-                Some(request) => {
-                    ready.push_back(Entry::Request { listening: first.clone(), request });
-                }
-                None => drop(listening.pop_front()),
-            }
-        }
+        let now = Instant::now();
+        state.take_events(now);
+        state.take_ends(now);
+        state.take_request(now);
         if state.is_quiet() { self.settle(state) } else { self.wake(state) }
     }
 
@@ -367,7 +372,60 @@ impl Events {
 impl EventState {
     /// Whether nothing is left here.
     fn is_quiet(&self) -> bool {
-        self.ready.is_empty() && self.listening.is_empty() && self.ending.is_empty()
+        let EventState { ready, listening, held, ending, .. } = self;
+        ready.is_empty() && listening.is_empty() && held.is_empty() && ending.is_empty()
+    }
+
+    /// Takes events of ours.
+    fn take_events(&mut self, now: Instant) {
+        let EventState { sources, ready, listening, accepting, ending, .. } = self;
+        for source in sources {
+            while ready.len() + listening.len() + ending.len() < BATCH {
+                let Some(event) = source.queue.poll() else { break };
+                if let Event::ConnectRequest { listener } = event {
+                    listening.extend(source.listeners.get(&listener).and_then(Weak::upgrade));
+                    continue;
+                }
+                let Some((owner, of)) = source.owner(&event) else { continue };
+                accepting.retain(|(name, _)| *name != owner.name);
+                if let Event::Disconnected { .. } = event {
+                    ending.push_back((owner, of, now + MAX_ENDING));
+                } else {
+                    ready.extend(entry(owner, event));
+                }
+            }
+        }
+    }
+
+    /// Makes ready the ends of connections whose completions have been read.
+    fn take_ends(&mut self, now: Instant) {
+        let EventState { ready, ending, .. } = self;
+        ending.retain(|(owner, of, until)| {
+            let is_over = *until <= now || of.upgrade().is_none_or(|of| of.has_settled());
+            if is_over {
+                ready.push_back(Entry::Shutdown { owner: *owner });
+            }
+            !is_over
+        });
+    }
+
+    /// Makes one request ready, if nothing else is, and no connection is being accepted. The others wait where there is room for them,
+    /// in the backlog.
+    fn take_request(&mut self, now: Instant) {
+        let EventState { ready, listening, held, accepting, .. } = self;
+        accepting.retain(|(_, until)| *until > now);
+        if !ready.is_empty() || !accepting.is_empty() {
+            return;
+        }
+        ready.extend(held.pop_front());
+        while let (true, Some(first)) = (ready.is_empty(), listening.front()) {
+            match first.listener.poll() {
+                Some(request) => {
+                    ready.push_back(Entry::Request { listening: first.clone(), request });
+                }
+                None => drop(listening.pop_front()),
+            }
+        }
     }
 
     fn source(&mut self, device: &Arc<Device>) -> Option<&mut Source> {
@@ -376,18 +434,22 @@ impl EventState {
 }
 
 impl Source {
-    /// What the application reads of an event of an endpoint; nothing for one that it has closed.
-    fn entry(&self, event: Event) -> Option<Entry> {
-        let owner = self.endpoints.get(&event.endpoint()?)?.0;
-        Some(match event {
-            Event::Connected { data, .. } => Entry::Connected { owner, data },
-            Event::ConnectFailed { error, .. } => {
-                let errno = Errno::from(&error);
-                log::info!("{error}");
-                let data = if let Error::Rejected(data) = error { *data } else { Box::default() };
-                Entry::Failed(EventError { owner, errno, data })
-            }
-            _ => return None,
-        })
+    /// Whose event it is; nothing for an endpoint that the application has closed.
+    fn owner(&self, event: &Event) -> Option<(Owner, Weak<dyn Ending>)> {
+        self.endpoints.get(&event.endpoint()?).cloned()
     }
+}
+
+/// What the application reads of an event of a connection that begins.
+fn entry(owner: Owner, event: Event) -> Option<Entry> {
+    Some(match event {
+        Event::Connected { data, .. } => Entry::Connected { owner, data },
+        Event::ConnectFailed { error, .. } => {
+            let errno = Errno::from(&error);
+            log::info!("{error}");
+            let data = if let Error::Rejected(data) = error { *data } else { Box::default() };
+            Entry::Failed(EventError { owner, errno, data })
+        }
+        _ => return None,
+    })
 }
