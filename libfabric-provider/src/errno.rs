@@ -17,6 +17,7 @@ impl Errno {
     pub(crate) const NO_DATA: Errno = Errno(libc::ENODATA);
     pub(crate) const AGAIN: Errno = Errno(libc::EAGAIN);
     pub(crate) const BUSY: Errno = Errno(libc::EBUSY);
+    pub(crate) const CANCELED: Errno = Errno(libc::ECANCELED);
     pub(crate) const BAD_STATE: Errno = Errno(FI_EOPBADSTATE);
     pub(crate) const OTHER: Errno = Errno(FI_EOTHER);
 }

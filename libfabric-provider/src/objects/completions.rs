@@ -123,6 +123,15 @@ impl Completions {
         state.ready.retain(|done| done.endpoint != id);
     }
 
+    /// Whether there are completions of an endpoint that were not read. Receives that the end of its connection canceled do not
+    /// count: they say no more than the event of that, and many programs do not read them.
+    pub(crate) fn has_unread(&self, id: EndpointId) -> bool {
+        let is_canceled = |done: &Done| {
+            done.flags & FI_RECV != 0 && matches!(done.error, Some((Errno::CANCELED, _)))
+        };
+        lock(&self.state).ready.iter().any(|done| done.endpoint == id && !is_canceled(done))
+    }
+
     /// Reads up to `count` completions; `FI_EAVAIL` if the next one is an error, `FI_EAGAIN` if there is none.
     pub(crate) fn read(
         &self,

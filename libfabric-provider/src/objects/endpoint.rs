@@ -273,6 +273,8 @@ impl Ending for Enabled {
         let drained = self.completions.iter().all(|queue| queue.drain().is_ok());
         let counters = self.endpoint.counters();
         let posted = counters.posted_sends + counters.posted_recvs;
-        drained && posted <= counters.completed + counters.errors
+        let id = self.endpoint.id();
+        let is_read = || !self.completions.iter().any(|queue| queue.has_unread(id));
+        drained && posted <= counters.completed + counters.errors && is_read()
     }
 }
