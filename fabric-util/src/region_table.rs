@@ -249,22 +249,22 @@ impl Registration {
         Ok(Registration { provider, table: table.clone(), entry })
     }
 
-    /// The same, so that peers name the first byte as `remote` says.
+    /// The same for memory that another provider has registered with this access, so that it is there. Peers name the
+    /// first byte as `remote` says, if it does.
     ///
     /// # Errors
-    /// As [`new`](Registration::new). `Internal`: another registration has this key.
+    /// `Internal`: another registration has this key. Failures of getrandom(2).
     ///
     /// # Safety
     /// As [`DomainOps::register`](fabric_core::DomainOps::register).
     pub unsafe fn new_at(
         provider: &'static str,
         table: &Arc<RegionTable>,
-        (addr, len): (*mut u8, usize),
+        range: (*mut u8, usize),
         access: Access,
-        remote: RemoteAddr,
+        remote: Option<RemoteAddr>,
     ) -> Result<Self> {
-        probe(addr, len, access)?;
-        let entry = table.add(provider, (addr, len), access, None, Some(remote))?;
+        let entry = table.add(provider, range, access, None, remote)?;
         Ok(Registration { provider, table: table.clone(), entry })
     }
 }
@@ -444,7 +444,8 @@ mod tests {
         let range = (memory.as_mut_ptr().cast(), size_of_val(&memory));
         let at = RemoteAddr { key: 7, addr: 1 << 40 };
         // SAFETY: the memory outlives the registrations.
-        let new = |at| unsafe { Registration::new_at("test", &table, range, Access::ALL, at) };
+        let new =
+            |at| unsafe { Registration::new_at("test", &table, range, Access::ALL, Some(at)) };
         let mut registration = new(at).unwrap();
         assert_eq!((registration.remote_key(), registration.remote_base()), (7, 1 << 40));
         let entry = table.find(7, ONE).unwrap();
