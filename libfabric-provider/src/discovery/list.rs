@@ -58,6 +58,10 @@ fn infos(request: &Request) -> Result<Vec<OwnedInfo>, Errno> {
     }
     // A program that takes the first one, and is no peer of its own host's, is served best by a network.
     infos.sort_by_key(|(is_loopback, _)| *is_loopback);
+    // Others take turns among them, a process each (Open MPI): the loopback is for those who ask for it.
+    if !request.names_place() && infos.iter().any(|(is_loopback, _)| !is_loopback) {
+        infos.retain(|(is_loopback, _)| !is_loopback);
+    }
     Ok(infos.into_iter().map(|(_, info)| info).collect())
 }
 

@@ -158,6 +158,11 @@ impl Request {
         self.has_auth_key |= self.endpoint_type < FI_EP_UNSPEC;
     }
 
+    /// Whether it says by an address or a domain where the endpoint is to be.
+    pub(crate) fn names_place(&self) -> bool {
+        self.source.is_some() || self.destination.is_some() || self.domain.is_some()
+    }
+
     /// Whether it is to listen at every address.
     pub(crate) fn is_at_any_address(&self) -> bool {
         self.source.is_some_and(|source| source.ip().is_unspecified())
