@@ -4,7 +4,7 @@
 # `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup conformance adversary encrypted two-hosts mutants random soak fuzz assembly loom test fmt lint doc unit bindings miri msrv package deny bench softroce \
+.PHONY: help setup conformance adversary encrypted two-hosts mutants random soak fuzz assembly loom test fmt lint doc unit bindings miri msrv package deny bench libfabric softroce \
 	softroce-shell
 
 CARGO ?= cargo
@@ -98,6 +98,9 @@ miri-toolchain miri-core miri-handles miri-async:
 
 bench: setup ## Performance beside plain sockets, libfabric and UCX, with a report: ten minutes; ARGS as in scripts/bench --help
 	@CARGO="$(CARGO)" scripts/bench $(ARGS)
+libfabric: setup ## Programs that speak libfabric, Open MPI among them, over the provider for it; FABTESTS=folder of fabtests' programs
+	@CARGO="$(CARGO)" scripts/libfabric $(ARGS)
+
 softroce: ## Run CMD="..." in a guest with a software RDMA device; OPTIONS="..." as in scripts/softroce --help
 	@scripts/softroce $(OPTIONS) -- bash -c "$${CMD:?say what to run: make softroce CMD=...}"
 

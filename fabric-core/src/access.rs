@@ -26,6 +26,10 @@ bitflags::bitflags! {
         /// Peers have their rights by grants alone, each the peer of one connection: the region's own key opens nothing.
         /// Where [`GRANTS`](crate::Capabilities::GRANTS) is declared.
         const GRANTS_ONLY = 1 << 5;
+        /// Peers name its bytes by the addresses that they have in this process, on every provider: for protocols that ship
+        /// addresses. Without it some devices do that, and others count from the start of the region, so that peers learn
+        /// no address.
+        const VIRTUAL_ADDRESSES = 1 << 6;
         /// Every right a peer can have.
         const REMOTE = Self::REMOTE_READ.bits() | Self::REMOTE_WRITE.bits() | Self::REMOTE_ATOMIC.bits();
         /// Every right.
@@ -59,7 +63,8 @@ pub fn check_registration(addr: u64, len: u64, access: Access) -> Result<()> {
             format!("{len} bytes at {addr:#x} is no range of addresses"),
         ));
     }
-    let known = Access::ALL | Access::RELAXED_ORDERING | Access::GRANTS_ONLY;
+    let how = Access::RELAXED_ORDERING | Access::GRANTS_ONLY | Access::VIRTUAL_ADDRESSES;
+    let known = Access::ALL | how;
     let unknown = access.difference(known);
     if !unknown.is_empty() {
         return Err(Error::invalid(OP, format!("unknown access bits {:#x}", unknown.bits())));

@@ -245,6 +245,7 @@ pub unsafe trait RegistrationOps: Send + Sync + 'static {
     /// The address by which peers name the first byte.
     ///
     /// - Constant; a multiple of 8 if the range starts on one.
+    ///   With [`VIRTUAL_ADDRESSES`](Access::VIRTUAL_ADDRESSES) it is the one in this process.
     fn remote_base(&self) -> u64;
 
     /// Begins to open part of the range to the peer of one connection of the domain, by a key of its own; the arguments

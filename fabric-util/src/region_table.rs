@@ -182,11 +182,11 @@ impl RegionTable {
                 let text = "the key that it is to have is 0, or another registration's";
                 return Err(Error::Internal(Failure::new("register", text).of(provider)));
             }
-            // Peers count from the start of the region, and learn no address of this process.
             None => loop {
                 let key = random(provider)?;
+                let is_named = access.contains(Access::VIRTUAL_ADDRESSES);
                 if is_free(key) {
-                    break RemoteAddr { key, addr: 0 };
+                    break RemoteAddr { key, addr: if is_named { addr as u64 } else { 0 } };
                 }
             },
         };
@@ -249,22 +249,22 @@ impl Registration {
         Ok(Registration { provider, table: table.clone(), entry })
     }
 
-    /// The same, so that peers name the first byte as `remote` says.
+    /// The same for memory that another provider has registered with this access, so that it is there. Peers name the
+    /// first byte as `remote` says, if it does.
     ///
     /// # Errors
-    /// As [`new`](Registration::new). `Internal`: another registration has this key.
+    /// `Internal`: another registration has this key. Failures of getrandom(2).
     ///
     /// # Safety
     /// As [`DomainOps::register`](fabric_core::DomainOps::register).
     pub unsafe fn new_at(
         provider: &'static str,
         table: &Arc<RegionTable>,
-        (addr, len): (*mut u8, usize),
+        range: (*mut u8, usize),
         access: Access,
-        remote: RemoteAddr,
+        remote: Option<RemoteAddr>,
     ) -> Result<Self> {
-        probe(addr, len, access)?;
-        let entry = table.add(provider, (addr, len), access, None, Some(remote))?;
+        let entry = table.add(provider, range, access, None, remote)?;
         Ok(Registration { provider, table: table.clone(), entry })
     }
 }
@@ -301,6 +301,7 @@ unsafe impl RegistrationOps for Registration {
             return Err(Error::NotConnected);
         }
         let part = (self.entry.addr.wrapping_add(range.start), range.len());
+        let access = access | self.entry.access.intersection(Access::VIRTUAL_ADDRESSES);
         let entry = self.table.add(self.provider, part, access, Some(endpoint), None)?;
         Ok(Box::new(TableGrant { table: self.table.clone(), entry }))
     }
@@ -443,7 +444,8 @@ mod tests {
         let range = (memory.as_mut_ptr().cast(), size_of_val(&memory));
         let at = RemoteAddr { key: 7, addr: 1 << 40 };
         // SAFETY: the memory outlives the registrations.
-        let new = |at| unsafe { Registration::new_at("test", &table, range, Access::ALL, at) };
+        let new =
+            |at| unsafe { Registration::new_at("test", &table, range, Access::ALL, Some(at)) };
         let mut registration = new(at).unwrap();
         assert_eq!((registration.remote_key(), registration.remote_base()), (7, 1 << 40));
         let entry = table.find(7, ONE).unwrap();

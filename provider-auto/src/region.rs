@@ -2,9 +2,7 @@
 
 use std::ops::Range;
 
-use fabric_core::{
-    Access, DomainOps, EndpointId, Error, GrantOps, RegistrationOps, RemoteAddr, Result,
-};
+use fabric_core::{Access, EndpointId, Error, GrantOps, RegistrationOps, RemoteAddr, Result};
 use fabric_util::region_table::Registration;
 
 use crate::ways::Ways;
@@ -24,15 +22,10 @@ impl AutoRegistration {
         // SAFETY: the caller's promise.
         let mut far = unsafe { ways.far.register(range.0, range.1, access)? };
         let remote = RemoteAddr { key: far.remote_key(), addr: far.remote_base() };
+        // Where peers may do nothing, many can have one key (Soft-RoCE: 0), and none has to name it.
+        let remote = access.intersects(Access::REMOTE).then_some(remote);
         // SAFETY: the caller's promise.
-        let near = unsafe {
-            // Where peers may do nothing, many can have one key (Soft-RoCE: 0), and none has to name it.
-            match access.intersects(Access::REMOTE) {
-                true => ways.near.register_at(range, access, remote),
-                false => ways.near.register(range.0, range.1, access),
-            }
-        };
-        match near {
+        match unsafe { ways.near.register_at(range, access, remote) } {
             Ok(near) => Ok(AutoRegistration { near: Some(near), far }),
             Err(error) => match far.deregister() {
                 Ok(()) => Err(error),

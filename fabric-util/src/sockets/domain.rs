@@ -35,18 +35,19 @@ impl<F: SocketFamily> SocketDomain<F> {
         &self.engine.shared
     }
 
-    /// As [`register`](DomainOps::register), so that peers name the first byte as `remote` says.
+    /// As [`register`](DomainOps::register), of memory that another provider of the device has registered: see
+    /// [`Registration::new_at`].
     ///
     /// # Errors
-    /// As there. `Internal`: another registration has this key.
+    /// As there.
     ///
     /// # Safety
-    /// As there.
+    /// As of [`register`](DomainOps::register).
     pub unsafe fn register_at(
         &self,
         range: (*mut u8, usize),
         access: Access,
-        remote: RemoteAddr,
+        remote: Option<RemoteAddr>,
     ) -> Result<Registration> {
         // SAFETY: the caller's promise.
         unsafe { Registration::new_at(F::NAME, &self.engine.regions, range, access, remote) }

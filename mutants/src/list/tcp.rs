@@ -66,6 +66,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         cases: &["protection.addr_wrap", "protection.oob_low"],
     },
     Mutant {
+        name: "counted_addresses",
+        about: "peers count from the start of a region whose bytes they are to name by their addresses",
+        runs: Runs::Tcp,
+        edits: &[edit("RegionTable::add", "access.contains(Access::VIRTUAL_ADDRESSES)", "false")],
+        cases: &["memory.virtual_addresses"],
+    },
+    Mutant {
         name: "no_rights",
         about: "the rights of a region are not checked",
         runs: Runs::Tcp,

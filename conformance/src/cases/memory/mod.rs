@@ -1,6 +1,7 @@
 //! Registration: what can be registered, and what its end means.
 
 mod accesses;
+mod addresses;
 mod bounds;
 mod descriptors;
 mod letting_go;
@@ -50,6 +51,8 @@ pub(super) const CASES: &[Case] = cases! { Memory:
         "a key of another domain is RemoteAccess, and nothing changes there" .trap();
     descriptors::desc_roundtrip, Needs::SEND_RMA,
         "a descriptor that was shipped as bytes works at the peer";
+    addresses::virtual_addresses, Needs::SEND_RMA,
+        "with VIRTUAL_ADDRESSES an address alone names a byte, and one outside the region is RemoteAccess" .trap();
     descriptors::desc_corrupt, Needs::NOTHING,
         "a descriptor with any bit flipped, cut short or prolonged is a parse error";
     bounds::local_oob, Needs::SEND_RMA,

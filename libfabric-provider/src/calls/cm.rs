@@ -1,0 +1,83 @@
+//! Calls of connections (`fi_cm(3)`).
+
+use std::ffi::{c_int, c_void};
+
+use super::common::{bytes, put_address};
+use crate::abi::{Fid, FidEp, FidPep, OpsCm};
+use crate::discovery::address;
+use crate::entry::{entry, refused};
+use crate::errno::Errno;
+use crate::handle::{Name, object, of_fid};
+use crate::objects::endpoint::MessageEndpoint;
+
+pub(super) static CM: OpsCm = OpsCm {
+    size: size_of::<OpsCm>(),
+    setname,
+    getname,
+    getpeer,
+    connect,
+    listen,
+    accept,
+    reject,
+    shutdown,
+    join: refused,
+};
+
+unsafe extern "C" fn getname(handle: *mut Fid, to: *mut c_void, len: *mut usize) -> c_int {
+    // SAFETY: an endpoint of ours, and as many bytes as the number says.
+    entry(|| unsafe { put_address(of_fid::<MessageEndpoint>(handle)?.address()?, to, len) })
+}
+
+unsafe extern "C" fn getpeer(endpoint: *mut FidEp, to: *mut c_void, len: *mut usize) -> c_int {
+    // SAFETY: as of `getname`.
+    entry(|| unsafe { put_address(object::<MessageEndpoint>(endpoint)?.peer()?, to, len) })
+}
+
+unsafe extern "C" fn connect(
+    endpoint: *mut FidEp,
+    to: *const c_void,
+    data: *const c_void,
+    len: usize,
+) -> c_int {
+    entry(|| {
+        // SAFETY: an endpoint of ours, a whole address, and so many bytes.
+        unsafe {
+            let to = address::read(to, None).ok_or(Errno::INVALID)?;
+            object::<MessageEndpoint>(endpoint)?.connect(to, bytes(data, len)?)?;
+        }
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn accept(endpoint: *mut FidEp, data: *const c_void, len: usize) -> c_int {
+    entry(|| {
+        // SAFETY: an endpoint of ours, and so many bytes.
+        unsafe {
+            let name = Name::of(endpoint);
+            object::<MessageEndpoint>(endpoint)?.accept(name, bytes(data, len)?)?;
+        }
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn shutdown(endpoint: *mut FidEp, flags: u64) -> c_int {
+    entry(|| {
+        if flags != 0 {
+            return Err(Errno::INVALID);
+        }
+        // SAFETY: an endpoint of ours.
+        unsafe { object::<MessageEndpoint>(endpoint)? }.shutdown()?;
+        Ok(0)
+    })
+}
+
+// An active endpoint connects from where its info says, and listens to no peer.
+unsafe extern "C" fn setname(_: *mut Fid, _: *mut c_void, _: usize) -> c_int {
+    -libc::ENOSYS
+}
+unsafe extern "C" fn listen(_: *mut FidPep) -> c_int {
+    -libc::ENOSYS
+}
+unsafe extern "C" fn reject(_: *mut FidPep, _: *mut Fid, _: *const c_void, _: usize) -> c_int {
+    -libc::ENOSYS
+}

@@ -1,0 +1,84 @@
+//! Calls of a domain (`fi_domain(3)`).
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use super::common::{no_bind, no_control};
+use super::{cntr, cq, ep, mr};
+use crate::abi::{FiInfo, Fid, FidDomain, FidFabric, Ops, OpsDomain};
+use crate::discovery::owned::text;
+use crate::entry::{entry, refused};
+use crate::errno::Errno;
+use crate::handle::{close as close_handle, fid, object, open};
+use crate::objects::devices::{Device, Fabric};
+use crate::objects::domain::Domain;
+
+static FID_OPS: Ops = Ops {
+    size: size_of::<Ops>(),
+    close,
+    bind: no_bind,
+    control: no_control,
+    ops_open: refused,
+    tostr: None,
+    ops_set: None,
+};
+
+static OPS: OpsDomain = OpsDomain {
+    size: size_of::<OpsDomain>(),
+    av_open: refused,
+    cq_open: cq::open_queue,
+    endpoint: ep::open_endpoint,
+    scalable_ep: refused,
+    cntr_open: cntr::open_counter,
+    poll_open: refused,
+    stx_ctx: refused,
+    srx_ctx: refused,
+    query_atomic: refused,
+    query_collective: refused,
+    endpoint2: refused,
+};
+
+/// The device that an info names.
+///
+/// # Safety
+/// `info` is null or an info of libfabric.
+pub(super) unsafe fn device(fabric: &Fabric, info: *const FiInfo) -> Result<Arc<Device>, Errno> {
+    // SAFETY: the caller's promise: its parts are null or there, and a name ends in zero.
+    let name = unsafe {
+        let attr = info.as_ref().and_then(|info| info.domain_attr.as_ref());
+        attr.and_then(|attr| text(attr.name)).ok_or(Errno::INVALID)?
+    };
+    fabric.device(name.to_str().map_err(|_| Errno::INVALID)?)
+}
+
+/// `fi_domain(3)`
+pub(super) unsafe extern "C" fn open_domain(
+    fabric: *mut FidFabric,
+    info: *mut FiInfo,
+    domain: *mut *mut FidDomain,
+    context: *mut c_void,
+) -> c_int {
+    entry(|| {
+        // SAFETY: a fabric of ours, an info of libfabric, a place for a handle.
+        unsafe {
+            let fabric = object::<Fabric>(fabric)?;
+            let place = domain.as_mut().ok_or(Errno::INVALID)?;
+            let device = device(fabric, info)?;
+            let domain = Domain { device, fabric: fabric.clone() };
+            *place = open(Arc::new(domain), |_| FidDomain {
+                fid: fid::<Domain>(context, &FID_OPS),
+                ops: &OPS,
+                mr: &mr::OPS,
+            });
+        }
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn close(handle: *mut Fid) -> c_int {
+    entry(|| {
+        // SAFETY: `fi_close`: a handle of this table, not used again.
+        unsafe { close_handle::<Domain>(handle)? };
+        Ok(0)
+    })
+}

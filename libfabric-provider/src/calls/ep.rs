@@ -1,0 +1,198 @@
+//! Calls of endpoints (`fi_endpoint(3)`), but for connections and transfers.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use super::{cm, msg, refusals, rma};
+use crate::abi::flags::{
+    FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EQ, FI_ENABLE, FI_ETOOSMALL, FI_GETOPSFLAG,
+    FI_OPT_CM_DATA_SIZE, FI_OPT_ENDPOINT, FI_RECV, FI_RX_CQ_DATA, FI_SEND, FI_SETOPSFLAG,
+};
+use crate::abi::{FiInfo, Fid, FidDomain, FidEp, Ops, OpsEp};
+use crate::discovery::{CM_DATA_SIZE, address, default_depth};
+use crate::entry::{entry, refused};
+use crate::errno::Errno;
+use crate::handle::{Name, class, close as close_handle, fid, object, of_fid, open};
+use crate::objects::counter::Counter;
+use crate::objects::domain::{Domain, Queue};
+use crate::objects::endpoint::{MessageEndpoint, RX, TX, Wishes};
+use crate::objects::event_queue::{Events, Owner};
+
+static FID_OPS: Ops = Ops {
+    size: size_of::<Ops>(),
+    close,
+    bind,
+    control,
+    ops_open: refused,
+    tostr: None,
+    ops_set: None,
+};
+
+/// Of endpoints, passive or not: both have the same options.
+pub(super) static OPS: OpsEp = OpsEp {
+    size: size_of::<OpsEp>(),
+    cancel: refused,
+    getopt,
+    setopt,
+    tx_ctx: refused,
+    rx_ctx: refused,
+    rx_size_left: refused,
+    tx_size_left: refused,
+};
+
+/// The handle, and the context that the application gave.
+///
+/// # Safety
+/// A handle of ours.
+pub(super) unsafe fn owner(handle: *mut Fid) -> Owner {
+    // SAFETY: the caller's promise; an application may change the context, but not while it makes this call.
+    Owner { name: Name::of(handle), context: unsafe { (*handle).context } as usize }
+}
+
+/// `fi_endpoint(3)`
+pub(super) unsafe extern "C" fn open_endpoint(
+    domain: *mut FidDomain,
+    info: *mut FiInfo,
+    endpoint: *mut *mut FidEp,
+    context: *mut c_void,
+) -> c_int {
+    entry(|| {
+        // SAFETY: a domain of ours, an info of libfabric, a place for a handle.
+        unsafe {
+            let domain = object::<Domain>(domain)?;
+            let place = endpoint.as_mut().ok_or(Errno::INVALID)?;
+            let wishes = wishes(domain, info.as_ref().ok_or(Errno::INVALID)?)?;
+            let endpoint = Arc::new(MessageEndpoint::new(domain, wishes));
+            *place = open(endpoint, |_| FidEp {
+                fid: fid::<MessageEndpoint>(context, &FID_OPS),
+                ops: &OPS,
+                cm: &cm::CM,
+                msg: &msg::OPS,
+                rma: &rma::OPS,
+                tagged: &refusals::TAGGED,
+                atomic: &refusals::ATOMIC,
+                collective: &refusals::COLLECTIVE,
+            });
+        }
+        Ok(0)
+    })
+}
+
+/// Reads what an info asks of an endpoint; what it does not say is as `fi_getinfo` has it.
+///
+/// # Safety
+/// An info of libfabric.
+unsafe fn wishes(domain: &Arc<Domain>, info: &FiInfo) -> Result<Wishes, Errno> {
+    let limits = &domain.device.domain.info().limits;
+    let mut wishes = Wishes {
+        depths: [default_depth(limits.send_depth), default_depth(limits.recv_depth)],
+        segments: [1, 1],
+        inject: limits.inject,
+        writes_data: info.mode & FI_RX_CQ_DATA != 0,
+        op_flags: [0, 0],
+        source: None,
+        request: None,
+    };
+    // SAFETY: the caller's promise: the parts are null or there, an address has its length.
+    unsafe {
+        if let Some(tx) = info.tx_attr.as_ref() {
+            (wishes.op_flags[TX], wishes.inject) = (tx.op_flags, tx.inject_size);
+            wishes.depths[TX] = if tx.size == 0 { wishes.depths[TX] } else { tx.size };
+            wishes.segments[TX] = tx.iov_limit.max(1);
+        }
+        if let Some(rx) = info.rx_attr.as_ref() {
+            wishes.op_flags[RX] = rx.op_flags;
+            wishes.writes_data |= rx.mode & FI_RX_CQ_DATA != 0;
+            wishes.depths[RX] = if rx.size == 0 { wishes.depths[RX] } else { rx.size };
+            wishes.segments[RX] = rx.iov_limit.max(1);
+        }
+        wishes.source = address::read(info.src_addr, Some(info.src_addrlen));
+    }
+    if !info.handle.is_null() {
+        // A passive endpoint cannot become an active one, and no request is answered twice.
+        let (request, device) =
+            domain.fabric.requests.take(Name::of(info.handle)).ok_or(Errno::INVALID)?;
+        if !Arc::ptr_eq(&device, &domain.device) {
+            return Err(Errno::INVALID);
+        }
+        wishes.request = Some(request);
+    }
+    Ok(wishes)
+}
+
+unsafe extern "C" fn close(handle: *mut Fid) -> c_int {
+    entry(|| {
+        // SAFETY: `fi_close`: a handle of this table, not used again.
+        unsafe { close_handle::<MessageEndpoint>(handle)? }.end(Name::of(handle));
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn bind(handle: *mut Fid, to: *mut Fid, flags: u64) -> c_int {
+    entry(|| {
+        // SAFETY: an endpoint of ours, and another handle of ours.
+        unsafe {
+            let endpoint = of_fid::<MessageEndpoint>(handle)?;
+            match class(to) {
+                Some(FI_CLASS_CQ) => endpoint.bind_queue(of_fid::<Queue>(to)?, flags)?,
+                Some(FI_CLASS_EQ) => endpoint.bind_events(of_fid::<Events>(to)?)?,
+                Some(FI_CLASS_CNTR) => endpoint.bind_counter(of_fid::<Counter>(to)?, flags)?,
+                _ => return Err(Errno::INVALID),
+            }
+        }
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn control(handle: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
+    entry(|| {
+        // SAFETY: an endpoint of ours, and what the command takes: nothing, or a number of 64 bits.
+        unsafe {
+            let endpoint = of_fid::<MessageEndpoint>(handle)?;
+            if command == FI_ENABLE {
+                endpoint.enable(owner(handle))?;
+                return Ok(0);
+            }
+            let flags = argument.cast::<u64>();
+            let side = || match flags.as_ref().ok_or(Errno::INVALID)? & (FI_SEND | FI_RECV) {
+                FI_SEND => Ok(TX),
+                FI_RECV => Ok(RX),
+                _ => Err(Errno::INVALID),
+            };
+            match command {
+                FI_GETOPSFLAG => *flags = endpoint.op_flags(side()?),
+                FI_SETOPSFLAG => endpoint.set_op_flags(side()?, *flags & !(FI_SEND | FI_RECV)),
+                _ => return Err(Errno::NOT_THERE),
+            }
+        }
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn getopt(
+    _: *mut Fid,
+    level: c_int,
+    option: c_int,
+    value: *mut c_void,
+    len: *mut usize,
+) -> c_int {
+    entry(|| {
+        if (level, option) != (FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE) {
+            return Err(Errno(libc::ENOPROTOOPT));
+        }
+        // SAFETY: `fi_endpoint(3)`, `fi_getopt`: as many bytes as the number says.
+        unsafe {
+            let len = len.as_mut().ok_or(Errno::INVALID)?;
+            if *len < size_of::<usize>() {
+                return Err(Errno(FI_ETOOSMALL));
+            }
+            *value.cast::<usize>().as_mut().ok_or(Errno::INVALID)? = CM_DATA_SIZE;
+            *len = size_of::<usize>();
+        }
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn setopt(_: *mut Fid, _: c_int, _: c_int, _: *const c_void, _: usize) -> c_int {
+    -libc::ENOPROTOOPT
+}

@@ -1,0 +1,197 @@
+//! Whether a device has what a request asks for, and the info that says so.
+
+use std::ffi::c_int;
+use std::net::{IpAddr, SocketAddr};
+
+use fabric::Info;
+
+use super::offer::{
+    API_WITH_MODES, COMMON_CAPS, CQ_DATA_SIZE, FABRIC_NAME, MR_MODE, ORDER, RX_CAPS, RX_FLAGS,
+    TX_CAPS, TX_FLAGS, limit,
+};
+use super::owned::{OwnedInfo, set_text};
+use super::request::{Limit, Request, with_directions};
+use crate::abi::flags::{
+    FI_AV_UNSPEC, FI_EP_MSG, FI_EP_UNSPEC, FI_LOCAL_MR, FI_MR_BASIC, FI_MR_LOCAL, FI_MR_PROV_KEY,
+    FI_MR_SCALABLE, FI_MR_VIRT_ADDR, FI_ORDER_STRICT, FI_PROGRESS_AUTO, FI_PROGRESS_UNSPEC,
+    FI_PROV_SPECIFIC, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_RM_ENABLED, FI_RMA, FI_RX_CQ_DATA,
+    FI_THREAD_SAFE,
+};
+use crate::errno::Errno;
+
+/// What an application gets of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Terms {
+    caps: u64,
+    mode: u64,
+    mr_mode: c_int,
+}
+
+const LIMITS: [Limit; 14] = [
+    Limit::Message,
+    Limit::Inject,
+    Limit::SendDepth,
+    Limit::ReceiveDepth,
+    Limit::SendSegments,
+    Limit::ReceiveSegments,
+    Limit::RemoteSegments,
+    Limit::SendContexts,
+    Limit::ReceiveContexts,
+    Limit::CqDataSize,
+    Limit::MrSegments,
+    Limit::OrderReadAfterWrite,
+    Limit::OrderWriteAfterRead,
+    Limit::OrderWriteAfterWrite,
+];
+
+/// What the device offers to this request; `Err` says what it lacks.
+pub(crate) fn terms(request: &Request, info: &Info, domain: &str) -> Result<Terms, &'static str> {
+    let is_other = |asked: &Option<String>, name: &str| {
+        asked.as_ref().is_some_and(|asked| !asked.eq_ignore_ascii_case(name))
+    };
+    if is_other(&request.fabric, FABRIC_NAME) {
+        return Err("another fabric");
+    }
+    if is_other(&request.domain, domain) {
+        return Err("another domain");
+    }
+    if ![FI_EP_UNSPEC, FI_EP_MSG].contains(&request.endpoint_type) {
+        return Err("endpoints that are no FI_EP_MSG");
+    }
+    if request.has_auth_key {
+        return Err("keys of authorization");
+    }
+    if request.has_handle {
+        return Err("a passive endpoint that becomes an active one");
+    }
+    if request.domain_caps & !COMMON_CAPS != 0 {
+        return Err("capabilities of domains");
+    }
+    for of in LIMITS {
+        if request.wanted(of) > limit(info, of).0 {
+            log::debug!("{domain}: {of:?} {} is beyond {}", request.wanted(of), limit(info, of).0);
+            return Err("a limit");
+        }
+    }
+    let [tx, rx] = request.orders;
+    if (tx | rx) & !ORDER != 0 {
+        return Err("an order of messages");
+    }
+    if request.completion_orders.iter().any(|order| order & !FI_ORDER_STRICT != 0) {
+        return Err("an order of completions");
+    }
+    let [tx, rx] = request.op_flags;
+    if tx & !TX_FLAGS != 0 || rx & !RX_FLAGS != 0 {
+        return Err("flags of operations");
+    }
+    let (caps, mode) = caps(request)?;
+    let (mr_mode, local_mode) = modes(request, caps)?;
+    Ok(Terms { caps, mode: mode | local_mode, mr_mode })
+}
+
+/// The capabilities that it gets, and what it has to do for them.
+fn caps(request: &Request) -> Result<(u64, u64), &'static str> {
+    let all = TX_CAPS | RX_CAPS;
+    let asked = with_directions(request.caps);
+    if asked & !all != 0 {
+        return Err("capabilities");
+    }
+    let granted = if request.caps == 0 { all } else { asked | COMMON_CAPS };
+    // A peer's write with data takes a receive. An application that is not prepared for that gets one-sided operations without
+    // data.
+    let takes = request.mode.is_none_or(|mode| mode & FI_RX_CQ_DATA != 0);
+    Ok((granted, if takes && granted & FI_RMA != 0 { FI_RX_CQ_DATA } else { 0 }))
+}
+
+/// The modes of registration that it gets, and the mode that went before them.
+fn modes(request: &Request, caps: u64) -> Result<(c_int, u64), &'static str> {
+    let mut needed = MR_MODE;
+    if caps & (FI_REMOTE_READ | FI_REMOTE_WRITE) == 0 {
+        needed &= !(FI_MR_VIRT_ADDR | FI_MR_PROV_KEY);
+    }
+    let Some(asked) = request.mr_mode else { return Ok((needed, 0)) };
+    let takes_local =
+        asked & FI_MR_LOCAL != 0 || request.mode.is_some_and(|mode| mode & FI_LOCAL_MR != 0);
+    let is_old = request.version < API_WITH_MODES || asked & (FI_MR_BASIC | FI_MR_SCALABLE) != 0;
+    if !is_old {
+        return match needed & !asked {
+            0 => Ok((needed, 0)),
+            _ => Err("modes of registration"),
+        };
+    }
+    // Of the old two, one has keys and addresses of the provider's; the other has neither.
+    if asked == FI_MR_SCALABLE || !takes_local {
+        return Err("the modes of registration FI_MR_BASIC and FI_MR_SCALABLE");
+    }
+    Ok((FI_MR_BASIC, FI_LOCAL_MR))
+}
+
+/// The info that says nothing but that the provider is there, whatever the machine has (`fi_getinfo(3)`, `FI_PROV_ATTR_ONLY`).
+pub(crate) fn provider_only(version: u32) -> Result<OwnedInfo, Errno> {
+    let mut owned = OwnedInfo::new()?;
+    let fabric = owned.parts()?.fabric;
+    set_text(&mut fabric.name, FABRIC_NAME)?;
+    (fabric.prov_version, fabric.api_version) = (crate::PROVIDER_VERSION, version);
+    Ok(owned)
+}
+
+/// The info of a device at one of its addresses.
+pub(crate) fn build(
+    request: &Request,
+    device: &Info,
+    domain_name: &str,
+    terms: Terms,
+    address: IpAddr,
+) -> Result<OwnedInfo, Errno> {
+    let mut owned = OwnedInfo::new()?;
+    let value = |of| match (request.wanted(of), limit(device, of).1) {
+        (0, default) => default,
+        (wanted, _) if matches!(of, Limit::SendDepth | Limit::ReceiveDepth) => wanted,
+        (wanted, default) => wanted.max(default),
+    };
+    let parts = owned.parts()?;
+    let Terms { caps, mode, mr_mode } = terms;
+    (parts.info.caps, parts.info.mode) = (caps, mode);
+    let tx = parts.tx;
+    (tx.caps, tx.mode) = (caps & TX_CAPS & !COMMON_CAPS, mode & !FI_RX_CQ_DATA);
+    tx.op_flags = request.op_flags[0];
+    (tx.msg_order, tx.comp_order) = (ORDER, FI_ORDER_STRICT);
+    (tx.inject_size, tx.size) = (value(Limit::Inject), value(Limit::SendDepth));
+    (tx.iov_limit, tx.rma_iov_limit) = (value(Limit::SendSegments), 1);
+    let rx = parts.rx;
+    (rx.caps, rx.mode) = (caps & RX_CAPS & !COMMON_CAPS, mode);
+    rx.op_flags = request.op_flags[1];
+    (rx.msg_order, rx.comp_order) = (ORDER, FI_ORDER_STRICT);
+    (rx.size, rx.iov_limit) = (value(Limit::ReceiveDepth), value(Limit::ReceiveSegments));
+    let ep = parts.ep;
+    (ep.kind, ep.protocol, ep.protocol_version) = (FI_EP_MSG, FI_PROV_SPECIFIC | 0xfab, 1);
+    ep.max_msg_size = value(Limit::Message);
+    ep.max_order_raw_size = limit(device, Limit::OrderReadAfterWrite).1;
+    ep.max_order_waw_size = limit(device, Limit::OrderWriteAfterWrite).1;
+    (ep.tx_ctx_cnt, ep.rx_ctx_cnt) = (1, 1);
+    let domain = parts.domain;
+    set_text(&mut domain.name, domain_name)?;
+    domain.threading = FI_THREAD_SAFE;
+    // It is automatic, which an application that would do it by hand does not notice.
+    let progress = |wanted| if wanted == FI_PROGRESS_UNSPEC { FI_PROGRESS_AUTO } else { wanted };
+    domain.control_progress = progress(request.progress[0]);
+    domain.data_progress = progress(request.progress[1]);
+    (domain.resource_mgmt, domain.av_type) = (FI_RM_ENABLED, FI_AV_UNSPEC);
+    (domain.mr_mode, domain.mr_key_size) = (mr_mode, size_of::<u64>());
+    (domain.cq_data_size, domain.mr_iov_limit) = (CQ_DATA_SIZE, 1);
+    (domain.cq_cnt, domain.ep_cnt) = (device.limits.completion_queues, device.limits.endpoints);
+    (domain.tx_ctx_cnt, domain.rx_ctx_cnt) = (device.limits.endpoints, device.limits.endpoints);
+    (domain.max_ep_tx_ctx, domain.max_ep_rx_ctx) = (1, 1);
+    (domain.cntr_cnt, domain.mr_cnt) = (device.limits.completion_queues, device.limits.regions);
+    domain.caps = COMMON_CAPS;
+    set_text(&mut parts.fabric.name, FABRIC_NAME)?;
+    // libfabric adds the provider's name itself.
+    parts.fabric.prov_version = crate::PROVIDER_VERSION;
+    parts.fabric.api_version = request.version;
+    let port = request.source.map_or(0, |source| source.port());
+    owned.set_source(SocketAddr::new(address, port))?;
+    if let Some(destination) = request.destination {
+        owned.set_destination(destination)?;
+    }
+    Ok(owned)
+}

@@ -1,0 +1,11 @@
+//! `fi_getinfo`: which devices suit an application's hints, and what each offers.
+
+pub(crate) mod address;
+mod list;
+mod matching;
+mod offer;
+pub(crate) mod owned;
+mod request;
+
+pub(crate) use list::getinfo;
+pub(crate) use offer::{CM_DATA_SIZE, FABRIC_NAME, PROVIDER_NAME, default_depth};

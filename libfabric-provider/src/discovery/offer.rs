@@ -1,0 +1,85 @@
+//! What a device offers, in libfabric's terms.
+
+use std::ffi::{CStr, c_int};
+
+use fabric::{Info, MAX_CONNECT_DATA};
+
+use super::request::Limit;
+use crate::abi::flags::{
+    FI_COMPLETION, FI_INJECT, FI_INJECT_COMPLETE, FI_LOCAL_COMM, FI_MR_ALLOCATED, FI_MR_LOCAL,
+    FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MSG, FI_ORDER_RAR, FI_ORDER_RAS, FI_ORDER_RAW,
+    FI_ORDER_RMA_RAR, FI_ORDER_RMA_RAW, FI_ORDER_RMA_WAW, FI_ORDER_SAS, FI_ORDER_SAW, FI_ORDER_WAS,
+    FI_ORDER_WAW, FI_READ, FI_RECV, FI_REMOTE_COMM, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_RMA,
+    FI_SEND, FI_TRANSMIT_COMPLETE, FI_WRITE, version,
+};
+
+/// The name of this provider. It has none of the names that libfabric knows in it: of `tcp` it would expect more.
+pub(crate) const PROVIDER_NAME: &CStr = c"anyfabric";
+/// All devices belong to one fabric: which of them reach each other, only the network knows.
+pub(crate) const FABRIC_NAME: &str = "anyfabric";
+/// From this version of the interface on, modes of registration are bits.
+pub(crate) const API_WITH_MODES: u32 = version(1, 5);
+
+/// Of either side.
+pub(crate) const COMMON_CAPS: u64 = FI_LOCAL_COMM | FI_REMOTE_COMM;
+pub(crate) const TX_CAPS: u64 = FI_MSG | FI_RMA | FI_SEND | FI_READ | FI_WRITE | COMMON_CAPS;
+pub(crate) const RX_CAPS: u64 =
+    FI_MSG | FI_RMA | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | COMMON_CAPS;
+
+/// What holds without a fence (the contract's table): whatever follows a send or a write, and a read that follows a read.
+pub(crate) const ORDER: u64 = FI_ORDER_SAS
+    | FI_ORDER_SAW
+    | FI_ORDER_WAS
+    | FI_ORDER_WAW
+    | FI_ORDER_RAS
+    | FI_ORDER_RAW
+    | FI_ORDER_RAR
+    | FI_ORDER_RMA_RAR
+    | FI_ORDER_RMA_RAW
+    | FI_ORDER_RMA_WAW;
+
+/// The flags that an endpoint can have for all its operations. A completion means that the peer has accepted it: more than
+/// `FI_TRANSMIT_COMPLETE` asks for. `FI_DELIVERY_COMPLETE` there is for writes only, so it is none of these.
+pub(crate) const TX_FLAGS: u64 =
+    FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE;
+pub(crate) const RX_FLAGS: u64 = FI_COMPLETION;
+
+/// Bytes of immediate data.
+pub(crate) const CQ_DATA_SIZE: usize = 4;
+/// Bytes that every connection request can carry.
+pub(crate) const CM_DATA_SIZE: usize = MAX_CONNECT_DATA;
+
+/// What an application gets that asks for no number.
+const DEPTH: usize = 512;
+const SEGMENTS: usize = 4;
+
+/// The depth of a queue that no one asked a depth of.
+pub(crate) fn default_depth(max: usize) -> usize {
+    max.min(DEPTH)
+}
+
+/// What the application has to do when it registers memory. Addresses are virtual ones on every device: where buffers have to be
+/// registered, `ofi_rxm` takes an offset for one in the buffer, whatever region that is in.
+pub(crate) const MR_MODE: c_int = FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
+
+/// The largest value that a hint may ask for, and what is offered without one.
+pub(crate) fn limit(info: &Info, of: Limit) -> (usize, usize) {
+    let limits = &info.limits;
+    let message = usize::try_from(limits.message).unwrap_or(usize::MAX);
+    let up_to = |max: usize, default: usize| (max, max.min(default));
+    match of {
+        Limit::Message | Limit::OrderReadAfterWrite | Limit::OrderWriteAfterWrite => {
+            (message, message)
+        }
+        Limit::OrderWriteAfterRead => (0, 0),
+        Limit::Inject => (limits.inject, limits.inject),
+        // Each operation may need a place in a completion queue.
+        Limit::SendDepth => up_to(limits.send_depth.min(limits.cq_capacity), DEPTH),
+        Limit::ReceiveDepth => up_to(limits.recv_depth.min(limits.cq_capacity), DEPTH),
+        Limit::SendSegments => up_to(limits.send_segments, SEGMENTS),
+        Limit::ReceiveSegments => up_to(limits.recv_segments, SEGMENTS),
+        Limit::RemoteSegments | Limit::SendContexts | Limit::ReceiveContexts => (1, 1),
+        Limit::MrSegments => (1, 1),
+        Limit::CqDataSize => (CQ_DATA_SIZE, CQ_DATA_SIZE),
+    }
+}

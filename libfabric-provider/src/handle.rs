@@ -1,0 +1,105 @@
+//! Handles: the C structure that an application holds, and the object of ours behind it.
+//!
+//! A handle is one allocation that begins with the C structure. Whatever is made on an object shares it, so an object in use shows
+//! by its count: its handle does not close (`fi_close` is `-FI_EBUSY`, as `fi_domain(3)` and its kin say).
+
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use crate::abi::{Fid, Ops};
+use crate::errno::Errno;
+
+/// An object that C holds.
+///
+/// # Safety
+/// `C` is `repr(C)` and begins with a [`Fid`], or is one; no two objects have the same class.
+pub(crate) unsafe trait Object: Send + Sync + 'static {
+    type C;
+    const CLASS: usize;
+}
+
+#[repr(C)]
+struct Handle<T: Object> {
+    /// C reads it at any time, and an application may change the context.
+    c: UnsafeCell<T::C>,
+    object: Arc<T>,
+}
+
+/// The address of a handle, for events that name it. Never read through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Name(usize);
+
+impl Name {
+    pub(crate) fn of<C>(handle: *mut C) -> Self {
+        Name(handle as usize)
+    }
+
+    pub(crate) fn as_fid(self) -> *mut Fid {
+        self.0 as *mut Fid
+    }
+
+    pub(crate) fn address(self) -> usize {
+        self.0
+    }
+}
+
+/// The first field of every handle.
+pub(crate) fn fid<T: Object>(context: *mut c_void, ops: &'static Ops) -> Fid {
+    Fid { fclass: T::CLASS, context, ops }
+}
+
+/// Makes a handle; `c` makes the C structure, whose place is known already.
+pub(crate) fn open<T: Object>(object: Arc<T>, c: impl FnOnce(Name) -> T::C) -> *mut T::C {
+    let mut place = Box::<Handle<T>>::new_uninit();
+    let at = place.as_mut_ptr();
+    place.write(Handle { c: UnsafeCell::new(c(Name::of(at))), object });
+    Box::into_raw(place).cast()
+}
+
+/// The object behind a handle.
+///
+/// # Safety
+/// `handle` is null or of [`open`] for a `T`, and not closed before the last use of what this gives.
+pub(crate) unsafe fn object<'a, T: Object>(handle: *mut T::C) -> Result<&'a Arc<T>, Errno> {
+    // SAFETY: the caller's promise; the handle begins with the C structure. Only the field of ours is looked at.
+    unsafe { handle.cast::<Handle<T>>().as_ref() }
+        .map(|handle| &handle.object)
+        .ok_or(Errno::INVALID)
+}
+
+/// What a handle of any kind says that it is.
+///
+/// # Safety
+/// `handle` is null or points to a structure that begins with a [`Fid`].
+pub(crate) unsafe fn class(handle: *const Fid) -> Option<usize> {
+    // SAFETY: the caller's promise.
+    unsafe { handle.as_ref() }.map(|fid| fid.fclass)
+}
+
+/// The object behind a handle that C gives as a bare `fid`, if it is a `T`.
+///
+/// # Safety
+/// `handle` is null or a handle that this library made, as of [`object`].
+pub(crate) unsafe fn of_fid<'a, T: Object>(handle: *mut Fid) -> Result<&'a Arc<T>, Errno> {
+    // SAFETY: the caller's promise.
+    match unsafe { class(handle) } {
+        // SAFETY: of this class all handles are of `T`.
+        Some(class) if class == T::CLASS => unsafe { object::<T>(handle.cast()) },
+        _ => Err(Errno::INVALID),
+    }
+}
+
+/// Ends a handle, and gives what was behind it; `FI_EBUSY` while other objects use that.
+///
+/// # Safety
+/// As of [`of_fid`]; if this is `Ok`, the handle is not used again.
+pub(crate) unsafe fn close<T: Object>(handle: *mut Fid) -> Result<Arc<T>, Errno> {
+    // SAFETY: the caller's promise.
+    let object = unsafe { of_fid::<T>(handle)? };
+    if Arc::strong_count(object) > 1 {
+        return Err(Errno::BUSY);
+    }
+    // SAFETY: it was made by `open`, is a `T`'s, and is not used again.
+    Ok(unsafe { Box::from_raw(handle.cast::<Handle<T>>()) }.object)
+}

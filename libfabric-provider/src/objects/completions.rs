@@ -1,0 +1,283 @@
+//! The completions of a queue: of one of theirs as many of ours as its endpoints need, and what was taken from those and not yet read.
+//!
+//! A queue of ours has room for every operation of its endpoints, and devices limit how large one is; theirs has the size that the
+//! application asks for, of all endpoints that may come. So ours are made when endpoints need them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::AsFd;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use fabric::{Armed, Completion, CompletionQueue, EndpointId, OpKind};
+use rustix::event::{PollFd, PollFlags};
+
+use super::marks;
+use super::tally::Tally;
+use crate::abi::flags::{
+    FI_EAVAIL, FI_MSG, FI_READ, FI_RECV, FI_REMOTE_CQ_DATA, FI_REMOTE_WRITE, FI_RMA, FI_SEND,
+    FI_WRITE,
+};
+use crate::errno::{Errno, of_status};
+use crate::sync::lock;
+use crate::wait::{WaitFd, sleep_on};
+
+/// Completions that are taken from a queue of ours at a time.
+const BATCH: usize = 64;
+/// The room of a queue of ours, unless an endpoint needs more.
+const ROOM: usize = 1 << 14;
+/// Queues of ours behind one of theirs, at most.
+const MAX_PARTS: usize = 1 << 10;
+
+/// See above.
+pub(crate) struct Completions {
+    domain: fabric::Domain,
+    /// Entries that may wait here unread.
+    size: usize,
+    /// No one reads it: only counters count what is taken.
+    is_unread: bool,
+    state: Mutex<CompletionState>,
+    wait: Option<WaitFd>,
+    signaled: AtomicBool,
+}
+
+struct CompletionState {
+    parts: Vec<CompletionQueue>,
+    /// The endpoints that are there. The completions of others are dropped: an application frees their contexts when it has
+    /// closed an endpoint (`fi_endpoint(3)`: closing discards what is outstanding).
+    live: BTreeMap<EndpointId, Tally>,
+    ready: VecDeque<Done>,
+    taken: Vec<Completion>,
+    /// The wait object is readable for what is here.
+    is_woken: bool,
+}
+
+/// A completion as an application reads it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Done {
+    endpoint: EndpointId,
+    pub(crate) context: u64,
+    pub(crate) flags: u64,
+    pub(crate) len: usize,
+    pub(crate) data: u64,
+    /// Why it failed, and the provider's own code.
+    pub(crate) error: Option<(Errno, u32)>,
+}
+
+impl Completions {
+    pub(crate) fn new(domain: &fabric::Domain, size: usize, wait: bool) -> Result<Self, Errno> {
+        let state = CompletionState {
+            parts: Vec::new(),
+            live: BTreeMap::new(),
+            ready: VecDeque::new(),
+            taken: vec![Completion::default(); BATCH],
+            is_woken: false,
+        };
+        Ok(Completions {
+            domain: domain.clone(),
+            size: size.max(1),
+            is_unread: false,
+            state: Mutex::new(state),
+            wait: if wait { Some(WaitFd::new()?) } else { None },
+            signaled: AtomicBool::new(false),
+        })
+    }
+
+    /// Of endpoints that have counters only.
+    pub(crate) fn unread(domain: &fabric::Domain) -> Result<Self, Errno> {
+        Ok(Completions { is_unread: true, ..Self::new(domain, 1, false)? })
+    }
+
+    pub(crate) fn wait(&self) -> Option<&WaitFd> {
+        self.wait.as_ref()
+    }
+
+    /// A queue of ours with room for so many completions. No other thread may bind an endpoint meanwhile.
+    pub(crate) fn part(&self, room: usize) -> Result<CompletionQueue, Errno> {
+        let mut state = lock(&self.state);
+        if let Some(part) = state.parts.iter().find(|part| part.room() >= room) {
+            return Ok(part.clone());
+        }
+        if state.parts.len() == MAX_PARTS {
+            return Err(Errno::NO_MEMORY);
+        }
+        let max = self.domain.info().limits.cq_capacity;
+        let part = self.domain.completion_queue(self.size.clamp(1, ROOM).max(room).min(max))?;
+        if let Some(wait) = &self.wait {
+            wait.add(part.as_fd())?;
+        }
+        state.parts.push(part.clone());
+        // A thread that sleeps has not armed this one.
+        self.wake(&mut state);
+        Ok(part)
+    }
+
+    pub(crate) fn add_endpoint(&self, id: EndpointId, tally: Tally) {
+        lock(&self.state).live.insert(id, tally);
+    }
+
+    /// Drops all that is left of an endpoint, and all that comes.
+    pub(crate) fn remove_endpoint(&self, id: EndpointId) {
+        let mut state = lock(&self.state);
+        state.live.remove(&id);
+        state.ready.retain(|done| done.endpoint != id);
+    }
+
+    /// Whether there are completions of an endpoint that were not read. Receives that the end of its connection canceled do not
+    /// count: they say no more than the event of that, and many programs do not read them.
+    pub(crate) fn has_unread(&self, id: EndpointId) -> bool {
+        let is_canceled = |done: &Done| {
+            done.flags & FI_RECV != 0 && matches!(done.error, Some((Errno::CANCELED, _)))
+        };
+        lock(&self.state).ready.iter().any(|done| done.endpoint == id && !is_canceled(done))
+    }
+
+    /// Reads up to `count` completions; `FI_EAVAIL` if the next one is an error, `FI_EAGAIN` if there is none.
+    pub(crate) fn read(
+        &self,
+        count: usize,
+        mut put: impl FnMut(usize, &Done),
+    ) -> Result<usize, Errno> {
+        let mut state = lock(&self.state);
+        if state.ready.is_empty() {
+            self.take(&mut state)?;
+        }
+        let mut read = 0;
+        while read < count {
+            match state.ready.front() {
+                Some(done) if done.error.is_none() => put(read, done),
+                Some(_) if read == 0 => return Err(Errno(FI_EAVAIL)),
+                _ => break,
+            }
+            state.ready.pop_front();
+            read += 1;
+        }
+        self.settle(&mut state);
+        if read == 0 && count > 0 { Err(Errno::AGAIN) } else { Ok(read) }
+    }
+
+    /// Takes the error that is next, if it is one.
+    pub(crate) fn read_error(&self) -> Option<Done> {
+        let mut state = lock(&self.state);
+        if state.ready.is_empty() {
+            self.take(&mut state).ok()?;
+        }
+        state.ready.front()?.error?;
+        let done = state.ready.pop_front();
+        self.settle(&mut state);
+        done
+    }
+
+    /// Takes completions from our queues, so that what they hold is let go, as long as there is a place for them here.
+    pub(crate) fn drain(&self) -> Result<(), Errno> {
+        let mut state = lock(&self.state);
+        while state.ready.len() < self.size && self.take(&mut state)? > 0 {}
+        if !state.ready.is_empty() {
+            self.wake(&mut state);
+        }
+        Ok(())
+    }
+
+    /// Prepares to sleep; whether there is nothing to be read. For a thread that reads as soon as it is woken, `manual`.
+    pub(crate) fn arm(&self, manual: bool) -> Result<bool, Errno> {
+        let state = lock(&self.state);
+        if !state.ready.is_empty() || self.signaled.load(Ordering::Acquire) {
+            return Ok(false);
+        }
+        for part in &state.parts {
+            if (if manual { part.arm_manual()? } else { part.arm()? }) == Armed::Ready {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sleeps after `arm`, until a completion may be there or the time has come.
+    pub(crate) fn sleep(&self, until: Option<Instant>) -> Result<(), Errno> {
+        if let Some(wait) = &self.wait {
+            return wait.sleep(until);
+        }
+        let parts = lock(&self.state).parts.clone();
+        let mut fds: Vec<_> = parts
+            .iter()
+            .map(|part| PollFd::from_borrowed_fd(part.as_fd(), PollFlags::IN))
+            .collect();
+        sleep_on(&mut fds, until)
+    }
+
+    /// Ends the sleep of a thread, or the next one.
+    pub(crate) fn signal(&self) {
+        self.signaled.store(true, Ordering::Release);
+        self.wake(&mut lock(&self.state));
+    }
+
+    /// Whether there was a signal; once.
+    pub(crate) fn take_signal(&self) -> bool {
+        let signaled = self.signaled.swap(false, Ordering::AcqRel);
+        if signaled {
+            self.settle(&mut lock(&self.state));
+        }
+        signaled
+    }
+
+    fn wake(&self, state: &mut CompletionState) {
+        if let Some(wait) = &self.wait
+            && !std::mem::replace(&mut state.is_woken, true)
+        {
+            wait.set();
+        }
+    }
+
+    /// Makes the wait object quiet if all is read.
+    fn settle(&self, state: &mut CompletionState) {
+        if state.is_woken && state.ready.is_empty() && !self.signaled.load(Ordering::Acquire) {
+            state.is_woken = false;
+            if let Some(wait) = &self.wait {
+                wait.clear();
+            }
+        }
+    }
+
+    /// Takes a batch from each queue of ours; how many there were.
+    fn take(&self, state: &mut CompletionState) -> Result<usize, Errno> {
+        let CompletionState { parts, live, ready, taken, .. } = state;
+        let mut count = 0;
+        for part in parts {
+            let here = part.poll(taken)?;
+            count += here;
+            for completion in &taken[..here] {
+                let Some(tally) = live.get(&completion.endpoint) else { continue };
+                tally.add(completion.kind, completion.is_ok());
+                if !self.is_unread {
+                    ready.extend(done(completion));
+                }
+            }
+        }
+        Ok(count)
+    }
+}
+
+/// What an application gets to see of a completion.
+#[inline]
+fn done(completion: &Completion) -> Option<Done> {
+    let error = of_status(completion.status).map(|errno| (errno, completion.provider_code));
+    let mut context = completion.context;
+    if context == marks::injected() || context == marks::silent() && error.is_none() {
+        return None;
+    }
+    if context == marks::silent() {
+        context = 0;
+    }
+    let mut flags = match completion.kind {
+        OpKind::Send => FI_SEND | FI_MSG,
+        OpKind::Write => FI_WRITE | FI_RMA,
+        OpKind::Read => FI_READ | FI_RMA,
+        OpKind::RecvWrite => FI_REMOTE_WRITE | FI_RMA,
+        _ => FI_RECV | FI_MSG,
+    };
+    if completion.immediate.is_some() {
+        flags |= FI_REMOTE_CQ_DATA;
+    }
+    let data = completion.immediate.map_or(0, u64::from);
+    Some(Done { endpoint: completion.endpoint, context, flags, len: completion.len, data, error })
+}

@@ -1,0 +1,280 @@
+//! Endpoints: making, connecting, closing. What they transfer is in `transfer.rs`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
+
+use fabric::{ConnectRequest, EndpointState};
+
+use super::completions::Completions;
+use super::counter::Counter;
+use super::domain::{Domain, Queue};
+use super::event_queue::{Ending, Events, Owner};
+use super::tally::Tally;
+use crate::abi::FidEp;
+use crate::abi::flags::{
+    FI_CLASS_EP, FI_EDOMAIN, FI_ENOCQ, FI_ENOEQ, FI_RECV, FI_SELECTIVE_COMPLETION, FI_SEND,
+};
+use crate::errno::Errno;
+use crate::handle::{Name, Object};
+use crate::sync::lock;
+
+/// How long connecting and accepting may take: the peer's application may be slow to look for requests.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a shutdown or a close waits until the peer has what was injected: that counts as done when the call returns.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// What an info asks of an endpoint.
+pub(crate) struct Wishes {
+    pub(crate) depths: [usize; 2],
+    pub(crate) segments: [usize; 2],
+    pub(crate) inject: usize,
+    /// The application has the mode `FI_RX_CQ_DATA`.
+    pub(crate) writes_data: bool,
+    pub(crate) op_flags: [u64; 2],
+    pub(crate) source: Option<SocketAddr>,
+    pub(crate) request: Option<ConnectRequest>,
+}
+
+/// An endpoint.
+pub(crate) struct MessageEndpoint {
+    domain: Arc<Domain>,
+    wishes: Wishes,
+    bound: Mutex<Bound>,
+    enabled: OnceLock<Arc<Enabled>>,
+    /// The flags of operations that have none of their own: of transmits, of receives.
+    op_flags: [AtomicU64; 2],
+}
+
+// SAFETY: `FidEp` is repr(C) and begins with a fid; the class is of this alone.
+unsafe impl Object for MessageEndpoint {
+    type C = FidEp;
+    const CLASS: usize = FI_CLASS_EP;
+}
+
+/// What it was bound to.
+#[derive(Default)]
+struct Bound {
+    events: Option<Arc<Events>>,
+    /// Of transmits, of receives.
+    queues: [Option<Arc<Queue>>; 2],
+    is_selective: [bool; 2],
+    counters: Vec<Arc<Counter>>,
+    tally: Tally,
+    request: Option<ConnectRequest>,
+}
+
+/// An endpoint that can transfer.
+pub(crate) struct Enabled {
+    pub(crate) endpoint: fabric::Endpoint,
+    /// Of transmits, of receives: whether only those that ask for it have a completion.
+    pub(crate) is_selective: [bool; 2],
+    pub(crate) tally: Tally,
+    completions: [Arc<Completions>; 2],
+}
+
+/// The sides of an endpoint, as indices.
+pub(crate) const TX: usize = 0;
+pub(crate) const RX: usize = 1;
+
+impl MessageEndpoint {
+    pub(crate) fn new(domain: &Arc<Domain>, mut wishes: Wishes) -> Self {
+        let bound = Bound { request: wishes.request.take(), ..Bound::default() };
+        let op_flags = wishes.op_flags.map(AtomicU64::new);
+        let (bound, enabled) = (Mutex::new(bound), OnceLock::new());
+        MessageEndpoint { domain: domain.clone(), wishes, bound, enabled, op_flags }
+    }
+
+    pub(crate) fn bind_events(&self, events: &Arc<Events>) -> Result<(), Errno> {
+        self.unenabled()?.events = Some(events.clone());
+        Ok(())
+    }
+
+    /// Binds a queue for the completions of the sides that `flags` name.
+    pub(crate) fn bind_queue(&self, queue: &Arc<Queue>, flags: u64) -> Result<(), Errno> {
+        if !Arc::ptr_eq(&queue.domain.device, &self.domain.device) {
+            return Err(Errno(FI_EDOMAIN));
+        }
+        if flags & !(FI_SEND | FI_RECV | FI_SELECTIVE_COMPLETION) != 0
+            || flags & (FI_SEND | FI_RECV) == 0
+        {
+            return Err(Errno::INVALID);
+        }
+        let mut bound = self.unenabled()?;
+        for (side, named) in [(TX, FI_SEND), (RX, FI_RECV)] {
+            if flags & named != 0 {
+                if bound.queues[side].is_some() {
+                    return Err(Errno::INVALID);
+                }
+                bound.queues[side] = Some(queue.clone());
+                bound.is_selective[side] = flags & FI_SELECTIVE_COMPLETION != 0;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn bind_counter(&self, counter: &Arc<Counter>, flags: u64) -> Result<(), Errno> {
+        // What peers do to memory here is not known here.
+        if flags & !Tally::ALL != 0 {
+            return Err(Errno::NOT_THERE);
+        }
+        let mut bound = self.unenabled()?;
+        bound.tally.bind(&counter.count, flags);
+        bound.counters.push(counter.clone());
+        Ok(())
+    }
+
+    fn unenabled(&self) -> Result<std::sync::MutexGuard<'_, Bound>, Errno> {
+        let bound = lock(&self.bound);
+        if self.enabled.get().is_some() { Err(Errno::BAD_STATE) } else { Ok(bound) }
+    }
+
+    /// Makes the endpoint of ours: from now on receives may be posted.
+    pub(crate) fn enable(&self, owner: Owner) -> Result<(), Errno> {
+        let bound = self.unenabled()?;
+        let device = &self.domain.device;
+        let events = bound.events.clone().ok_or(Errno(FI_ENOEQ))?;
+        let completions = [self.completions(&bound, TX)?, self.completions(&bound, RX)?];
+        let event_queue = events.queue(device)?;
+        let Wishes { depths: [send, recv], segments, inject, .. } = self.wishes;
+        let mut builder = device.domain.endpoint().events(&event_queue);
+        builder = builder.send_depth(send).recv_depth(recv).inject(inject);
+        builder = builder.send_segments(segments[TX]).recv_segments(segments[RX]);
+        builder = builder.connect_timeout(CONNECT_TIMEOUT);
+        if let Some(source) = self.source_ip() {
+            builder = builder.source(source);
+        }
+        let binding = lock(&device.binding);
+        let is_one = Arc::ptr_eq(&completions[TX], &completions[RX]);
+        let endpoint = if is_one {
+            builder.build(&completions[TX].part(send + recv)?)?
+        } else {
+            builder.build_with(&completions[TX].part(send)?, &completions[RX].part(recv)?)?
+        };
+        drop(binding);
+        let id = endpoint.id();
+        for queue in &completions {
+            queue.add_endpoint(id, bound.tally.clone());
+        }
+        for counter in &bound.counters {
+            completions.iter().for_each(|queue| counter.add_source(queue));
+        }
+        let (is_selective, tally) = (bound.is_selective, bound.tally.clone());
+        let enabled = Arc::new(Enabled { endpoint, is_selective, tally, completions });
+        let ending: Weak<Enabled> = Arc::downgrade(&enabled);
+        events.add_endpoint(device, id, owner, ending);
+        // The lock is held: there is none yet.
+        let _ = self.enabled.set(enabled);
+        Ok(())
+    }
+
+    /// The queue for one side's completions; where only counters are bound, one that no one reads.
+    fn completions(&self, bound: &Bound, side: usize) -> Result<Arc<Completions>, Errno> {
+        let kinds = if side == RX { FI_RECV } else { Tally::ALL & !FI_RECV };
+        match &bound.queues[side] {
+            Some(queue) => Ok(queue.completions.clone()),
+            None if bound.tally.counts(kinds) => {
+                let queue = Arc::new(Completions::unread(&self.domain.device.domain)?);
+                self.domain.device.add_queue(&queue);
+                Ok(queue)
+            }
+            None => Err(Errno(FI_ENOCQ)),
+        }
+    }
+
+    fn source_ip(&self) -> Option<IpAddr> {
+        self.wishes.source.map(|source| source.ip()).filter(|ip| !ip.is_unspecified())
+    }
+
+    /// What transfers; an endpoint that is not enabled transfers nothing.
+    #[inline]
+    pub(crate) fn enabled(&self) -> Result<&Enabled, Errno> {
+        self.enabled.get().map(|enabled| &**enabled).ok_or(Errno::BAD_STATE)
+    }
+
+    /// The flags of operations of a side that have none of their own.
+    #[inline]
+    pub(crate) fn op_flags(&self, side: usize) -> u64 {
+        self.op_flags[side].load(Ordering::Relaxed)
+    }
+
+    /// The bytes of an inject, at most.
+    #[inline]
+    pub(crate) fn inject_size(&self) -> usize {
+        self.wishes.inject
+    }
+
+    /// Whether it may write with data.
+    #[inline]
+    pub(crate) fn writes_data(&self) -> bool {
+        self.wishes.writes_data
+    }
+
+    pub(crate) fn set_op_flags(&self, side: usize, flags: u64) {
+        self.op_flags[side].store(flags, Ordering::Relaxed);
+    }
+
+    pub(crate) fn connect(&self, to: SocketAddr, data: &[u8]) -> Result<(), Errno> {
+        Ok(self.enabled()?.endpoint.connect(to, data)?)
+    }
+
+    /// Answers the request that it was made for.
+    pub(crate) fn accept(&self, name: Name, data: &[u8]) -> Result<(), Errno> {
+        let enabled = self.enabled()?;
+        let mut bound = lock(&self.bound);
+        let Bound { request, events, .. } = &mut *bound;
+        let events = events.as_ref().ok_or(Errno::BAD_STATE)?;
+        let taken = request.as_mut().ok_or(Errno::BAD_STATE)?;
+        events.begin_accept(name);
+        taken.accept(&enabled.endpoint, data).inspect_err(|_| events.end_accept(name))?;
+        *request = None;
+        Ok(())
+    }
+
+    pub(crate) fn address(&self) -> Result<SocketAddr, Errno> {
+        let connecting = self.enabled.get().and_then(|enabled| enabled.endpoint.local_addr());
+        connecting.or(self.wishes.source).ok_or(Errno::BAD_STATE)
+    }
+
+    pub(crate) fn peer(&self) -> Result<SocketAddr, Errno> {
+        let peer = self.enabled()?.endpoint.peer_addr();
+        peer.ok_or(Errno(libc::ENOTCONN))
+    }
+
+    /// Ends the connection, in order as far as the peer lets it.
+    pub(crate) fn shutdown(&self) -> Result<(), Errno> {
+        let endpoint = &self.enabled()?.endpoint;
+        if endpoint.state() == EndpointState::Connected && endpoint.shutdown(LINGER).is_err() {
+            log::debug!("{endpoint:?}: what is in flight is canceled");
+        }
+        endpoint.disconnect();
+        Ok(())
+    }
+
+    /// Ends all of it: nothing is reported of it any more.
+    pub(crate) fn end(&self, name: Name) {
+        let _ = self.shutdown();
+        let events = lock(&self.bound).events.take();
+        if let Some(events) = events {
+            events.remove(name);
+        }
+        if let Some(enabled) = self.enabled.get() {
+            for queue in &enabled.completions {
+                queue.remove_endpoint(enabled.endpoint.id());
+            }
+        }
+    }
+}
+
+impl Ending for Enabled {
+    fn has_settled(&self) -> bool {
+        // One that cannot be drained is full, and the application reads it or waits in vain.
+        let drained = self.completions.iter().all(|queue| queue.drain().is_ok());
+        let counters = self.endpoint.counters();
+        let posted = counters.posted_sends + counters.posted_recvs;
+        let id = self.endpoint.id();
+        let is_read = || !self.completions.iter().any(|queue| queue.has_unread(id));
+        drained && posted <= counters.completed + counters.errors && is_read()
+    }
+}

@@ -1,0 +1,14 @@
+//! The objects behind the handles. What they do is here, in safe code; what C calls is in `calls`.
+
+pub(crate) mod completions;
+pub(crate) mod counter;
+pub(crate) mod devices;
+pub(crate) mod domain;
+pub(crate) mod endpoint;
+pub(crate) mod event_queue;
+pub(crate) mod marks;
+pub(crate) mod passive;
+pub(crate) mod region;
+pub(crate) mod requests;
+pub(crate) mod tally;
+pub(crate) mod transfer;

@@ -1,0 +1,9 @@
+//! Locks that a panic does not take away.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks. A panic under a lock is a bug, which its entry point has reported; what it left is as good as before, for no state here
+/// is halfway between two statements that could panic.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

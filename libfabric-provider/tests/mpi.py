@@ -1,0 +1,35 @@
+"""MPI over the provider: messages of every protocol's size, collectives, and one-sided windows. By mpirun."""
+
+import array
+
+from mpi4py import MPI
+
+world = MPI.COMM_WORLD
+rank, ranks = world.rank, world.size
+
+# Around a ring: injected, in one piece, and by rendezvous.
+for size in (0, 1, 100, 5_000, 20_000, 100_000, 1 << 20, 8 << 20):
+    given = bytearray([rank % 251]) * size
+    taken = bytearray(size)
+    world.Sendrecv(given, (rank + 1) % ranks, 5, taken, (rank - 1) % ranks, 5)
+    assert taken == bytearray([(rank - 1) % ranks % 251]) * size, size
+
+# Many at a time, taken in the other order.
+requests = [world.isend((rank, number), (rank + 1) % ranks, number) for number in range(200)]
+for number in reversed(range(200)):
+    assert world.recv(source=(rank - 1) % ranks, tag=number) == ((rank - 1) % ranks, number)
+MPI.Request.waitall(requests)
+
+for _ in range(50):
+    assert world.allreduce(rank) == ranks * (ranks - 1) // 2
+assert world.allgather({"rank": rank}) == [{"rank": other} for other in range(ranks)]
+assert world.alltoall([(rank, to) for to in range(ranks)]) == [(other, rank) for other in range(ranks)]
+
+window = MPI.Win.Allocate(8 * ranks, 8, comm=world)
+window.Fence()
+for to in range(ranks):
+    window.Put(array.array("q", [rank + 1]), to, target=rank)
+window.Fence()
+assert memoryview(window).cast("q").tolist() == list(range(1, ranks + 1))
+window.Free()
+world.Barrier()
