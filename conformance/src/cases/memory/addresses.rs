@@ -6,6 +6,8 @@ use super::accesses::write_and_read;
 use crate::prelude::*;
 
 const LEN: usize = 4099;
+/// Where a second region begins in the first one.
+const PART: usize = 1000;
 /// In the middle of a page, and no multiple of 8.
 const START: usize = 3;
 const RIGHTS: Access = Access::LOCAL_WRITE.union(Access::REMOTE_READ).union(Access::REMOTE_WRITE);
@@ -20,8 +22,14 @@ pub(super) fn virtual_addresses(rig: &Rig) -> Outcome {
     let far = b.patterned(LEN + 8, rig.pattern(0))?;
     let access = RIGHTS | Access::VIRTUAL_ADDRESSES;
     let region = far.register(b.domain(), START..START + LEN, access)?;
-    let (start, key) = (region.addr() as u64, region.remote().key());
-    check_eq!(region.remote().base(), start, "the address of the first byte in the descriptor");
+    // The target may be another process: what its addresses are, the descriptor alone says.
+    let (start, key) = (region.remote().base(), region.remote().key());
+    let later = far.register(b.domain(), START + PART..START + LEN, access)?;
+    check_eq!(
+        later.remote().base(),
+        start + PART as u64,
+        "a later byte's address in another descriptor"
+    );
     check_eq!(
         (region.access(), region.remote().access()),
         (access, RIGHTS & Access::REMOTE),
