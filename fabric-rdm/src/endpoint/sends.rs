@@ -43,7 +43,12 @@ impl Core {
             if link.has_notice() {
                 link.mark(shared);
             }
-            Some(charged.map_err(Full::Peer)?)
+            if let Err(blocked) = charged {
+                // Nothing else might say that more is wanted: the application may only post, and wait for room.
+                self.after_post();
+                return Err(Full::Peer(blocked).into());
+            }
+            charged.ok()
         } else if link.may_wait(shared) {
             None
         } else {
@@ -68,6 +73,7 @@ impl Core {
             if link.transmit_now(shared, key, head, payload) {
                 link.track(key);
                 shared.sends_out += 1;
+                self.after_post();
                 return Ok(key);
             }
             shared.sends.remove(key);

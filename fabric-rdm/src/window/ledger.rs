@@ -85,7 +85,7 @@ impl Ledger {
     /// Where there is not, another peer is to give back what it has and does not use.
     pub(super) fn make_room(&mut self) {
         if !self.has_room() {
-            self.recall();
+            self.recall(None);
         }
     }
 
@@ -192,9 +192,14 @@ impl Ledger {
     /// A peer is to have as much as one may.
     fn want(&mut self, at: u32) {
         let part = &mut self.parts[at as usize];
-        (part.level, part.recall) = (self.resource.window, false);
+        part.level = self.resource.window;
+        let was_recalled = std::mem::take(&mut part.recall);
         if !std::mem::replace(&mut part.waits, true) {
             self.waiting.push_back(at);
+        }
+        if was_recalled {
+            // It can be asked again.
+            self.hold(at);
         }
         self.note(at);
         self.serve();
@@ -241,7 +246,7 @@ impl Ledger {
             let wants = !part.closed && part.held() < part.level;
             let share = (self.free() / self.waiting.len() as u64).max(1);
             if wants && self.grant(at, share) == 0 {
-                self.recall();
+                self.recall(Some(at));
                 return;
             }
             self.waiting.pop_front();
@@ -250,14 +255,18 @@ impl Ledger {
         }
     }
 
-    /// The first peer that has more than is reserved, and some of it not used, is to give that back. Each is asked once for
-    /// what it was granted: it leaves the queue.
-    fn recall(&mut self) {
-        while let Some(at) = self.holders.pop_front() {
+    /// The first peer that has more than is reserved, and some of it not used, is to give that back to another one: also if it
+    /// waits for more itself, behind that one. Each is asked once for what it was granted: it leaves the queue.
+    fn recall(&mut self, to: Option<u32>) {
+        for _ in 0..self.holders.len() {
+            let Some(at) = self.holders.pop_front() else { return };
+            if to == Some(at) {
+                self.holders.push_back(at);
+                continue;
+            }
             let part = &mut self.parts[at as usize];
             part.holds = false;
-            // One that waits comes into the queue again when it gets something.
-            if part.closed || part.waits {
+            if part.closed {
                 continue;
             }
             // What it has used beyond that is not granted again when it is freed.

@@ -108,7 +108,9 @@ impl Meter {
         }
         let is_more = granted > self.granted;
         (self.granted, self.freed) = (granted, freed);
-        self.asked &= !is_more;
+        // What was wanted has come, or has to be asked for again: the receiver forgot it when it asked for what is not used.
+        self.asked &= !(is_more || recall);
+        self.wants &= !is_more;
         if recall {
             self.unused += self.granted - self.used;
             self.used = self.granted;

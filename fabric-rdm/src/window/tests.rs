@@ -75,6 +75,13 @@ impl Net {
     }
 
     fn post(&mut self, at: usize, bytes: u64) -> Result<Sending, Blocked> {
+        let posted = self.post_alone(at, bytes);
+        self.notices(at);
+        posted
+    }
+
+    /// A post whose notices go later: the connection has no room for them.
+    fn post_alone(&mut self, at: usize, bytes: u64) -> Result<Sending, Blocked> {
         let pair = &mut self.pairs[at];
         let posted = pair.sender.post(bytes);
         match posted {
@@ -83,7 +90,6 @@ impl Net {
             Err(_) => {}
         }
         pair.posted += u64::from(posted.is_ok());
-        self.notices(at);
         posted
     }
 
@@ -109,10 +115,18 @@ impl Net {
     }
 
     fn deliver_to_sender(&mut self, at: usize) -> bool {
+        let delivered = self.grant_alone(at);
+        if delivered {
+            self.notices(at);
+        }
+        delivered
+    }
+
+    /// The same, with notices that go later.
+    fn grant_alone(&mut self, at: usize) -> bool {
         let pair = &mut self.pairs[at];
         let Some(grant) = pair.to_sender.pop_front() else { return false };
         pair.sender.on_grant(grant).unwrap();
-        self.notices(at);
         true
     }
 
@@ -244,6 +258,54 @@ fn one_that_has_all_makes_room_for_a_newcomer() {
     assert!(third != second);
 }
 
+/// One that has all it may have, and waits for more since its question was late, gives back to the one before it.
+#[test]
+fn one_that_waits_gives_back_what_it_does_not_use() {
+    let limits = limits(9, 4, 1);
+    let mut receiver = ReceiveWindows::new(&limits).unwrap();
+    let [a, b, c] = [(); 3].map(|()| receiver.open().unwrap());
+    let notice =
+        |unused, wants| Notices { places: Notice { unused, wants }, bytes: Notice::default() };
+    for account in [b, c] {
+        receiver.on_notice(account, notice(0, true)).unwrap();
+    }
+    while receiver.take_grant().is_some() {}
+    assert_eq!(receiver.granted().0, 9, "four for two of them");
+    receiver.on_message(a, 0).unwrap();
+    receiver.on_notice(a, notice(0, true)).unwrap();
+    let (asked, grant) = receiver.take_grant().unwrap();
+    assert!(asked == b && grant.places.recall);
+    // It has used all by then.
+    (0..4).for_each(|_| receiver.on_message(b, 0).unwrap());
+    receiver.on_notice(c, notice(0, true)).unwrap();
+    let (asked, grant) = receiver.take_grant().unwrap();
+    assert!(asked == c && grant.places.recall);
+    receiver.on_notice(c, notice(4, false)).unwrap();
+    let (served, grant) = receiver.take_grant().unwrap();
+    assert!(served == a && grant.places.granted > 1);
+}
+
+/// What was wanted is not asked for when it has come; what is given back can be asked for again.
+#[test]
+fn a_sender_asks_for_what_it_lacks_now() {
+    let grant = |granted, recall| Grant {
+        places: Allowance { granted, freed: 0, recall },
+        bytes: Allowance::default(),
+    };
+    let mut sender = SendWindow::new(&limits(9, 4, 1));
+    assert_eq!(sender.post(0), Err(Blocked::Places));
+    sender.on_grant(grant(2, false)).unwrap();
+    assert_eq!(sender.take_notice(), None);
+    sender.on_grant(grant(2, true)).unwrap();
+    let said = sender.take_notice().unwrap().places;
+    assert_eq!(said, Notice { unused: 2, wants: false });
+    assert_eq!(sender.post(0), Err(Blocked::Places));
+    assert!(sender.take_notice().unwrap().places.wants);
+    sender.on_grant(grant(2, true)).unwrap();
+    assert_eq!(sender.post(0), Err(Blocked::Places));
+    assert!(sender.take_notice().unwrap().places.wants, "the receiver may have forgotten it");
+}
+
 /// The oldest message of a peer is never matched, and those behind it are.
 #[test]
 fn tag_b_behind_a() {
@@ -326,13 +388,16 @@ proptest! {
         for (step, at, which, bytes) in steps {
             let at = at % senders;
             match step {
-                0..8 => drop(net.post(at, bytes)),
+                0..5 => drop(net.post(at, bytes)),
+                5..8 => drop(net.post_alone(at, bytes)),
                 8..16 => _ = net.deliver_to_receiver(at),
-                16..24 => _ = net.deliver_to_sender(at),
+                16..21 => _ = net.deliver_to_sender(at),
+                21..24 => _ = net.grant_alone(at),
                 24..32 => net.matched(at, which),
                 _ => net.park_and_resume(at),
             }
         }
+        (0..senders).for_each(|at| net.notices(at));
         // What was posted arrives, matched or not.
         net.settle();
         for at in 0..senders {
