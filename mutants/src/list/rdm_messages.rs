@@ -136,7 +136,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "rdm_no_room_for_one_more",
         about: "peers keep places that they do not use, though one that comes has none",
         runs: Runs::Tcp,
-        edits: &[edit("Ledger::make_room", "self.recall();", "")],
+        edits: &[edit("Ledger::make_room", "self.recall(None);", "")],
         cases: &["rdm.places_of_all"],
     },
     Mutant {
