@@ -1,8 +1,9 @@
 //! What every entry point does: a result becomes what C expects, and no panic leaves the library.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::abi::{Fid, Ops};
 use crate::errno::Errno;
 
 /// What an entry point gives back.
@@ -50,6 +51,33 @@ pub(crate) fn entry<T: Answer>(body: impl FnOnce() -> Result<T, Errno>) -> T {
 /// The function of all that is not there.
 pub(crate) unsafe extern "C" fn refused() -> isize {
     -(libc::ENOSYS as isize)
+}
+
+/// `fi_ops.bind` of what is bound to nothing.
+pub(crate) unsafe extern "C" fn no_bind(_: *mut Fid, _: *mut Fid, _: u64) -> c_int {
+    -libc::ENOSYS
+}
+
+/// `fi_ops.control` of what has no commands.
+pub(crate) unsafe extern "C" fn no_control(_: *mut Fid, _: c_int, _: *mut c_void) -> c_int {
+    -libc::ENOSYS
+}
+
+/// The table that every kind of handle has.
+pub(crate) const fn handle_ops(
+    close: unsafe extern "C" fn(*mut Fid) -> c_int,
+    bind: unsafe extern "C" fn(*mut Fid, *mut Fid, u64) -> c_int,
+    control: unsafe extern "C" fn(*mut Fid, c_int, *mut c_void) -> c_int,
+) -> Ops {
+    Ops {
+        size: size_of::<Ops>(),
+        close,
+        bind,
+        control,
+        ops_open: refused,
+        tostr: None,
+        ops_set: None,
+    }
 }
 
 #[cfg(test)]

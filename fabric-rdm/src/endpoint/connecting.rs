@@ -126,8 +126,7 @@ impl PeerLink {
     fn ready(&mut self, shared: &mut Shared, id: ConnId) {
         self.current = Some(id);
         // It is not the one to be parked next, before anything went by it.
-        shared.uses += 1;
-        self.used = shared.uses;
+        self.touch(shared);
         self.gave_way = 0;
         if let Some(account) = self.account {
             shared.windows.resume(account);

@@ -282,7 +282,10 @@ impl Driver {
 
     /// Sleeps until a descriptor is readable, or `deadline`. The caller has the claim, and looks again.
     fn sleep(&self, deadline: Option<Instant>) -> Result<()> {
-        let Some(timer) = self.prepare_sleep(true)? else { return Ok(()) };
+        let (armed, timer) = self.prepare_sleep(true)?;
+        if armed == Armed::Ready {
+            return Ok(());
+        }
         let (queue, events) = self.queues();
         let deadline = deadline.into_iter().chain(timer).min();
         let fds = [queue.as_fd(), events.as_fd(), self.wakeup.as_fd()];
@@ -293,8 +296,8 @@ impl Driver {
     }
 
     /// Makes sure that the descriptors become readable when there is something to do, and gives when there is at the latest.
-    /// `None`: there is something now. The caller has the claim.
-    pub(super) fn prepare_sleep(&self, is_application: bool) -> Result<Option<Option<Instant>>> {
+    /// `Ready`: there is something now. The caller has the claim.
+    pub(super) fn prepare_sleep(&self, is_application: bool) -> Result<(Armed, Option<Instant>)> {
         let core = lock(&self.core);
         let queue = core.shared.queue.clone();
         let timer = core.deadline();
@@ -304,8 +307,7 @@ impl Driver {
         let has_more = core.more_requests || is_application && core.shared.has_ended();
         drop(core);
         let armed = if is_application { queue.arm_manual() } else { queue.arm() };
-        let is_ready = has_more || armed? == Armed::Ready;
-        Ok((!is_ready).then_some(timer))
+        Ok((if has_more { Armed::Ready } else { armed? }, timer))
     }
 
     /// What the endpoint sleeps on.

@@ -194,6 +194,12 @@ impl PeerLink {
         self.conn(id)
     }
 
+    /// It is used now: it is the last one to be parked.
+    pub(super) fn touch(&mut self, shared: &mut Shared) {
+        shared.uses += 1;
+        self.used = shared.uses;
+    }
+
     /// Whether a post goes out at once.
     pub(super) fn is_clear(&self) -> bool {
         self.current.is_some() && !self.draining && self.queue.is_empty()

@@ -227,8 +227,7 @@ impl PeerLink {
         if !self.connection.on_message(id, head.number) {
             return self.mark(shared);
         }
-        shared.uses += 1;
-        self.used = shared.uses;
+        self.touch(shared);
         let is_whole = head.way == Way::Whole;
         let bytes = if is_whole || head.way == Way::Pieces { head.len } else { 0 };
         let fits = if is_whole { from.len as u64 == head.len } else { head.len > 0 };

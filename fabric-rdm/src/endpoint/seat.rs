@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use fabric::{CompletionQueue, EventQueue};
+use fabric::{Armed, CompletionQueue, EventQueue};
 use rustix::event::epoll::{self, EventData, EventFlags};
 
 use super::driver::Driver;
@@ -132,11 +132,11 @@ impl Seat {
     fn drive(&mut self, epoll: &OwnedFd, polls: u64) -> bool {
         self.driver.turn();
         if !self.driver.is_driven(polls)
-            && let Ok(sleeps) = self.driver.prepare_sleep(false)
+            && let Ok((armed, timer)) = self.driver.prepare_sleep(false)
             && self.list(epoll, EventFlags::IN)
         {
-            self.timer = sleeps.flatten();
-            return sleeps.is_none();
+            self.timer = timer;
+            return armed == Armed::Ready;
         }
         // The application drives, or there is nothing to sleep on: then it is looked at now and then.
         self.list(epoll, EventFlags::empty());

@@ -19,10 +19,7 @@ use crate::window::Blocked;
 impl Core {
     /// Posts a message.
     pub(super) fn post_send(&mut self, peer: Peer, send: &Send<'_>) -> Result<OpKey, PostError> {
-        self.check_device()?;
-        if self.shared.sends_out >= self.shared.attr.send_depth {
-            return Err(Full::Depth.into());
-        }
+        self.check_send()?;
         let payload = send.payload;
         let len = match payload {
             PayloadRef::Slice(slice) => {
@@ -34,27 +31,14 @@ impl Core {
         if self.own == Some(peer) {
             return self.send_to_self(peer, send, len);
         }
-        let (link, shared) = self.link(peer)?;
-        link.check_alive()?;
-        shared.uses += 1;
-        link.used = shared.uses;
-        let charged = if link.charges_at_once() {
-            let charged = link.charge(shared, len);
-            if link.has_notice() {
-                link.mark(shared);
-            }
-            if let Err(blocked) = charged {
+        let (link, shared) = self.link_to_post(peer)?;
+        let charged = match link.place(shared, len) {
+            Ok(charged) => charged,
+            Err(blocked) => {
                 // Nothing else might say that more is wanted: the application may only post, and wait for room.
                 self.after_post();
                 return Err(Full::Peer(blocked).into());
             }
-            charged.ok()
-        } else if link.may_wait(shared) {
-            None
-        } else {
-            link.ask(shared);
-            self.after_post();
-            return Err(Full::Peer(Blocked::Window).into());
         };
         let what = (send.context, send.signaled);
         let op = |body| SendOp::new(peer, what, Kind::Send, len, body);
@@ -96,10 +80,7 @@ impl Core {
 
     /// Posts a one-sided operation.
     pub(super) fn post_one_sided(&mut self, peer: Peer, op: &Op<'_>) -> Result<OpKey, PostError> {
-        self.check_device()?;
-        if self.shared.sends_out >= self.shared.attr.send_depth {
-            return Err(Full::Depth.into());
-        }
+        self.check_send()?;
         let kind = match op.kind() {
             OpKind::Write => Kind::Write,
             OpKind::Read => Kind::Read,
@@ -115,10 +96,7 @@ impl Core {
             let detail = "one-sided operations to oneself: the memory is here";
             return Err(Error::unsupported("post", "fabric", detail).into());
         }
-        let (link, shared) = self.link(peer)?;
-        link.check_alive()?;
-        shared.uses += 1;
-        link.used = shared.uses;
+        let (link, shared) = self.link_to_post(peer)?;
         let what = (op.get_context(), op.is_signaled());
         let one_sided = |body| SendOp::new(peer, what, kind, op.len() as u64, body);
         if link.is_clear() {
@@ -158,6 +136,20 @@ impl Core {
             Some(window) if link.charges_at_once() => window.is_open(),
             _ => link.may_wait(&self.shared),
         }
+    }
+
+    fn check_send(&self) -> Result<(), PostError> {
+        self.check_device()?;
+        let Shared { sends_out, attr, .. } = &self.shared;
+        if *sends_out < attr.send_depth { Ok(()) } else { Err(Full::Depth.into()) }
+    }
+
+    /// The link to a peer that is not down, which is used now.
+    fn link_to_post(&mut self, peer: Peer) -> Result<(&mut PeerLink, &mut Shared), PostError> {
+        let (link, shared) = self.link(peer)?;
+        link.check_alive()?;
+        link.touch(shared);
+        Ok((link, shared))
     }
 
     /// What a post has changed beside its link.
@@ -245,6 +237,22 @@ impl PeerLink {
             Some(cause) => Err(PostError::PeerDown(cause)),
             None => Ok(()),
         }
+    }
+
+    /// A place in the window for a message that is posted; `None`: it gets one later.
+    fn place(&mut self, shared: &mut Shared, len: u64) -> Result<Option<Way>, Blocked> {
+        if self.charges_at_once() {
+            let charged = self.charge(shared, len);
+            if self.has_notice() {
+                self.mark(shared);
+            }
+            return charged.map(Some);
+        }
+        if self.may_wait(shared) {
+            return Ok(None);
+        }
+        self.ask(shared);
+        Err(Blocked::Window)
     }
 
     /// One more message was refused: without a connection nothing would be heard of places that are free again.

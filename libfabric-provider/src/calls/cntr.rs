@@ -4,24 +4,16 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::common::{no_bind, no_control};
+use super::common::close;
 use crate::abi::flags::{FI_CNTR_EVENTS_COMP, FI_WAIT_NONE, FI_WAIT_UNSPEC, FI_WAIT_YIELD};
-use crate::abi::{FiCntrAttr, Fid, FidCntr, FidDomain, Ops, OpsCntr};
-use crate::entry::{entry, refused};
+use crate::abi::{FiCntrAttr, FidCntr, FidDomain, Ops, OpsCntr};
+use crate::entry::{entry, handle_ops, no_bind, no_control};
 use crate::errno::Errno;
-use crate::handle::{close as close_handle, fid, object, open};
+use crate::handle::{fid, object, open};
 use crate::objects::counter::Counter;
 use crate::objects::domain::{Domain, deadline};
 
-static FID_OPS: Ops = Ops {
-    size: size_of::<Ops>(),
-    close,
-    bind: no_bind,
-    control: no_control,
-    ops_open: refused,
-    tostr: None,
-    ops_set: None,
-};
+static FID_OPS: Ops = handle_ops(close::<Counter>, no_bind, no_control);
 
 static OPS: OpsCntr =
     OpsCntr { size: size_of::<OpsCntr>(), read, readerr, add, set, wait, adderr, seterr };
@@ -52,14 +44,6 @@ pub(super) unsafe extern "C" fn open_counter(
                 ops: &OPS,
             });
         }
-        Ok(0)
-    })
-}
-
-unsafe extern "C" fn close(handle: *mut Fid) -> c_int {
-    entry(|| {
-        // SAFETY: `fi_close`: a handle of this table, not used again.
-        unsafe { close_handle::<Counter>(handle)? };
         Ok(0)
     })
 }

@@ -5,10 +5,17 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
 use crate::abi::Fid;
-use crate::abi::flags::{FI_ETOOSMALL, FI_GETWAIT, FI_GETWAITOBJ, FI_WAIT_FD};
+use crate::abi::flags::{
+    FI_ETOOSMALL, FI_GETWAIT, FI_GETWAITOBJ, FI_WAIT_FD, FI_WAIT_NONE, version,
+};
 use crate::discovery::address;
+use crate::entry::entry;
 use crate::errno::Errno;
+use crate::handle::{Object, close as close_handle};
 use crate::libfabric::Libfabric;
+
+/// From this version of the interface on, an error entry says how large its data is, and an application can give a buffer for it.
+pub(super) const API_WITH_DATA_SIZE: u32 = version(1, 5);
 
 /// Bytes that a call is given.
 ///
@@ -57,13 +64,8 @@ pub(super) unsafe fn wait_command(
 ) -> Result<c_int, Errno> {
     let value = match (command, fd) {
         (FI_GETWAIT, Some(fd)) => fd,
-        (FI_GETWAITOBJ, fd) => {
-            if fd.is_some() {
-                FI_WAIT_FD
-            } else {
-                crate::abi::flags::FI_WAIT_NONE
-            }
-        }
+        (FI_GETWAITOBJ, Some(_)) => FI_WAIT_FD,
+        (FI_GETWAITOBJ, None) => FI_WAIT_NONE,
         (FI_GETWAIT, None) => return Err(Errno::NO_DATA),
         _ => return Err(Errno::NOT_THERE),
     };
@@ -89,12 +91,11 @@ pub(super) unsafe fn error_text(errno: c_int, to: *mut c_char, len: usize) -> *c
     text
 }
 
-/// `fi_ops.bind` of what is bound to nothing.
-pub(super) unsafe extern "C" fn no_bind(_: *mut Fid, _: *mut Fid, _: u64) -> c_int {
-    -libc::ENOSYS
-}
-
-/// `fi_ops.control` of what has no commands.
-pub(super) unsafe extern "C" fn no_control(_: *mut Fid, _: c_int, _: *mut c_void) -> c_int {
-    -libc::ENOSYS
+/// `fi_close` of a handle whose object needs nothing else.
+pub(super) unsafe extern "C" fn close<T: Object>(handle: *mut Fid) -> c_int {
+    entry(|| {
+        // SAFETY: `fi_close`: a handle of this table, not used again.
+        unsafe { close_handle::<T>(handle)? };
+        Ok(0)
+    })
 }

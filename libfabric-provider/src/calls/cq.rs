@@ -3,31 +3,23 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 
-use super::common::{error_text, no_bind, wait_command};
+use super::common::{API_WITH_DATA_SIZE, close, error_text, wait_command};
 use crate::abi::flags::{
     FI_AFFINITY, FI_CQ_COND_NONE, FI_CQ_COND_THRESHOLD, FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_DATA,
     FI_CQ_FORMAT_MSG, FI_CQ_FORMAT_TAGGED, FI_CQ_FORMAT_UNSPEC, FI_WAIT_FD, FI_WAIT_NONE,
-    FI_WAIT_UNSPEC, FI_WAIT_YIELD, version,
+    FI_WAIT_UNSPEC, FI_WAIT_YIELD,
 };
 use crate::abi::{
     FiCqAttr, FiCqDataEntry, FiCqEntry, FiCqErrEntry, FiCqMsgEntry, FiCqTaggedEntry, Fid, FidCq,
     FidDomain, Ops, OpsCq,
 };
-use crate::entry::{entry, refused};
+use crate::entry::{entry, handle_ops, no_bind};
 use crate::errno::Errno;
-use crate::handle::{close as close_handle, fid, object, of_fid, open};
+use crate::handle::{fid, object, of_fid, open};
 use crate::objects::completions::Done;
 use crate::objects::domain::{Domain, Queue, deadline};
 
-static FID_OPS: Ops = Ops {
-    size: size_of::<Ops>(),
-    close,
-    bind: no_bind,
-    control,
-    ops_open: refused,
-    tostr: None,
-    ops_set: None,
-};
+static FID_OPS: Ops = handle_ops(close::<Queue>, no_bind, control);
 
 static OPS: OpsCq =
     OpsCq { size: size_of::<OpsCq>(), read, readfrom, readerr, sread, sreadfrom, signal, strerror };
@@ -36,8 +28,6 @@ static OPS: OpsCq =
 const SIZE: usize = 1024;
 /// No source is known: connections have one peer, and no address vector.
 const NO_ADDRESS: u64 = u64::MAX;
-/// From this version of the interface on, an error entry says how large its data is.
-const API_WITH_DATA_SIZE: u32 = version(1, 5);
 
 /// `fi_cq_open`
 pub(super) unsafe extern "C" fn open_queue(
@@ -78,14 +68,6 @@ fn attributes(attr: Option<&FiCqAttr>) -> Result<(usize, c_int, bool), Errno> {
         return Err(Errno::INVALID);
     }
     Ok((if attr.size == 0 { SIZE } else { attr.size }, format, has_wait))
-}
-
-unsafe extern "C" fn close(handle: *mut Fid) -> c_int {
-    entry(|| {
-        // SAFETY: `fi_close`: a handle of this table, not used again.
-        unsafe { close_handle::<Queue>(handle)? };
-        Ok(0)
-    })
 }
 
 unsafe extern "C" fn control(handle: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {

@@ -3,25 +3,17 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use super::common::{no_bind, no_control};
+use super::common::close;
 use super::{cntr, cq, ep, mr};
-use crate::abi::{FiInfo, Fid, FidDomain, FidFabric, Ops, OpsDomain};
+use crate::abi::{FiInfo, FidDomain, FidFabric, Ops, OpsDomain};
 use crate::discovery::owned::text;
-use crate::entry::{entry, refused};
+use crate::entry::{entry, handle_ops, no_bind, no_control, refused};
 use crate::errno::Errno;
-use crate::handle::{close as close_handle, fid, object, open};
+use crate::handle::{fid, object, open};
 use crate::objects::devices::{Device, Fabric};
 use crate::objects::domain::Domain;
 
-static FID_OPS: Ops = Ops {
-    size: size_of::<Ops>(),
-    close,
-    bind: no_bind,
-    control: no_control,
-    ops_open: refused,
-    tostr: None,
-    ops_set: None,
-};
+static FID_OPS: Ops = handle_ops(close::<Domain>, no_bind, no_control);
 
 static OPS: OpsDomain = OpsDomain {
     size: size_of::<OpsDomain>(),
@@ -71,14 +63,6 @@ pub(super) unsafe extern "C" fn open_domain(
                 mr: &mr::OPS,
             });
         }
-        Ok(0)
-    })
-}
-
-unsafe extern "C" fn close(handle: *mut Fid) -> c_int {
-    entry(|| {
-        // SAFETY: `fi_close`: a handle of this table, not used again.
-        unsafe { close_handle::<Domain>(handle)? };
         Ok(0)
     })
 }

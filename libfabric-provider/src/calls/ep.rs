@@ -10,7 +10,7 @@ use crate::abi::flags::{
 };
 use crate::abi::{FiInfo, Fid, FidDomain, FidEp, Ops, OpsEp};
 use crate::discovery::{CM_DATA_SIZE, address, default_depth};
-use crate::entry::{entry, refused};
+use crate::entry::{entry, handle_ops, refused};
 use crate::errno::Errno;
 use crate::handle::{Name, class, close as close_handle, fid, object, of_fid, open};
 use crate::objects::counter::Counter;
@@ -18,15 +18,7 @@ use crate::objects::domain::{Domain, Queue};
 use crate::objects::endpoint::{MessageEndpoint, RX, TX, Wishes};
 use crate::objects::event_queue::{Events, Owner};
 
-static FID_OPS: Ops = Ops {
-    size: size_of::<Ops>(),
-    close,
-    bind,
-    control,
-    ops_open: refused,
-    tostr: None,
-    ops_set: None,
-};
+static FID_OPS: Ops = handle_ops(close, bind, control);
 
 /// Of endpoints, passive or not: both have the same options.
 pub(super) static OPS: OpsEp = OpsEp {

@@ -3,36 +3,25 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 
-use super::common::{bytes, error_text, no_bind, wait_command};
+use super::common::{API_WITH_DATA_SIZE, bytes, close, error_text, wait_command};
 use crate::abi::flags::{
     FI_AFFINITY, FI_PEEK, FI_WAIT_FD, FI_WAIT_NONE, FI_WAIT_UNSPEC, FI_WAIT_YIELD, FI_WRITE,
-    version,
 };
 use crate::abi::{FiEqAttr, FiEqCmEntry, FiEqErrEntry, Fid, FidEq, FidFabric, Ops, OpsEq};
 use crate::discovery::owned::OwnedInfo;
-use crate::entry::{entry, refused};
+use crate::entry::{entry, handle_ops, no_bind};
 use crate::errno::Errno;
-use crate::handle::{close as close_handle, fid, object, of_fid, open};
+use crate::handle::{fid, object, of_fid, open};
 use crate::objects::devices::Fabric;
 use crate::objects::domain::deadline;
 use crate::objects::event_queue::{Body, Delivery, EventError, Events};
 
-static FID_OPS: Ops = Ops {
-    size: size_of::<Ops>(),
-    close,
-    bind: no_bind,
-    control,
-    ops_open: refused,
-    tostr: None,
-    ops_set: None,
-};
+static FID_OPS: Ops = handle_ops(close::<Events>, no_bind, control);
 
 static OPS: OpsEq = OpsEq { size: size_of::<OpsEq>(), read, readerr, write, sread, strerror };
 
 /// Events that an application may write before it reads, where it leaves the number open.
 const SIZE: usize = 256;
-/// From this version of the interface on, an application can give a buffer for the data of an error.
-const API_WITH_DATA_SIZE: u32 = version(1, 5);
 
 /// `fi_eq_open`
 pub(super) unsafe extern "C" fn open_events(
@@ -62,14 +51,6 @@ pub(super) unsafe extern "C" fn open_events(
             let events = Arc::new(Events::new(fabric, writes)?);
             *place = open(events, |_| FidEq { fid: fid::<Events>(context, &FID_OPS), ops: &OPS });
         }
-        Ok(0)
-    })
-}
-
-unsafe extern "C" fn close(handle: *mut Fid) -> c_int {
-    entry(|| {
-        // SAFETY: `fi_close`: a handle of this table, not used again.
-        unsafe { close_handle::<Events>(handle)? };
         Ok(0)
     })
 }

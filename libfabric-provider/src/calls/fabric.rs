@@ -3,27 +3,19 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use super::common::{no_bind, no_control};
+use super::common::close;
 use super::{domain, eq, pep};
 use crate::abi::flags::{FI_CLASS_CQ, FI_CLASS_EQ};
 use crate::abi::{FiFabricAttr, Fid, FidFabric, Ops, OpsFabric};
 use crate::discovery::{FABRIC_NAME, owned::text};
-use crate::entry::{entry, refused};
+use crate::entry::{entry, handle_ops, no_bind, no_control, refused};
 use crate::errno::Errno;
-use crate::handle::{class, close as close_handle, fid, of_fid, open};
+use crate::handle::{class, fid, of_fid, open};
 use crate::objects::devices::Fabric;
 use crate::objects::domain::Queue;
 use crate::objects::event_queue::Events;
 
-static FID_OPS: Ops = Ops {
-    size: size_of::<Ops>(),
-    close,
-    bind: no_bind,
-    control: no_control,
-    ops_open: refused,
-    tostr: None,
-    ops_set: None,
-};
+static FID_OPS: Ops = handle_ops(close::<Fabric>, no_bind, no_control);
 
 static OPS: OpsFabric = OpsFabric {
     size: size_of::<OpsFabric>(),
@@ -56,14 +48,6 @@ pub(super) unsafe extern "C" fn open_fabric(
             ops: &OPS,
             api_version,
         });
-        Ok(0)
-    })
-}
-
-unsafe extern "C" fn close(handle: *mut Fid) -> c_int {
-    entry(|| {
-        // SAFETY: `fi_close`: a handle of this table, not used again.
-        unsafe { close_handle::<Fabric>(handle)? };
         Ok(0)
     })
 }

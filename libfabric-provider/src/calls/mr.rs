@@ -3,10 +3,9 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use super::common::{no_bind, no_control};
 use crate::abi::flags::{FI_EBADFLAGS, FI_PROV_FLAGS};
 use crate::abi::{FiMrAttr, Fid, FidMr, Iovec, Ops, OpsMr};
-use crate::entry::{entry, refused};
+use crate::entry::{entry, handle_ops, no_bind, no_control};
 use crate::errno::Errno;
 use crate::handle::{close as close_handle, fid, of_fid, open};
 use crate::objects::domain::Domain;
@@ -14,15 +13,7 @@ use crate::objects::region::MemoryRegion;
 
 pub(super) static OPS: OpsMr = OpsMr { size: size_of::<OpsMr>(), reg, regv, regattr };
 
-static FID_OPS: Ops = Ops {
-    size: size_of::<Ops>(),
-    close,
-    bind: no_bind,
-    control: no_control,
-    ops_open: refused,
-    tostr: None,
-    ops_set: None,
-};
+static FID_OPS: Ops = handle_ops(close, no_bind, no_control);
 
 /// Registers a buffer; its handle is what `fi_mr_desc` gives.
 ///

@@ -42,15 +42,18 @@ pub(super) struct Local {
 }
 
 impl Local {
+    fn check(self) -> Result<(), Errno> {
+        let is_there = self.count == 0 || !self.buffers.is_null();
+        if self.count <= MAX_BUFFERS && is_there { Ok(()) } else { Err(Errno::INVALID) }
+    }
+
     /// The buffers.
     ///
     /// # Safety
     /// `fi_msg(3)`: there are so many; a descriptor is null or of `fi_mr_desc`, of a region that is not closed meanwhile.
     #[inline]
     unsafe fn read<'a>(self) -> Result<BufferList<'a>, Errno> {
-        if self.count > MAX_BUFFERS || self.count > 0 && self.buffers.is_null() {
-            return Err(Errno::INVALID);
-        }
+        self.check()?;
         let mut list = BufferList::new();
         for at in 0..self.count {
             // SAFETY: the caller's promise. A descriptor is the region's handle.
@@ -74,12 +77,10 @@ impl Local {
     /// # Safety
     /// There are so many.
     pub(super) unsafe fn len(self) -> Result<usize, Errno> {
-        if self.count > MAX_BUFFERS || self.count > 0 && self.buffers.is_null() {
-            return Err(Errno::INVALID);
-        }
+        self.check()?;
         // SAFETY: the caller's promise.
-        let lens = (0..self.count).map(|at| unsafe { (*self.buffers.add(at)).iov_len });
-        lens.into_iter().try_fold(0_usize, usize::checked_add).ok_or(Errno::INVALID)
+        let mut lens = (0..self.count).map(|at| unsafe { (*self.buffers.add(at)).iov_len });
+        lens.try_fold(0_usize, usize::checked_add).ok_or(Errno::INVALID)
     }
 }
 
@@ -100,8 +101,8 @@ pub(super) unsafe fn transmit(
         endpoint.transmit(kind, Transmit::Buffers(&buffers), options)?;
         return Ok(0);
     }
-    let len = buffers.iter().try_fold(0_usize, |sum, buffer| sum.checked_add(buffer.len));
-    if len.is_none_or(|len| len > endpoint.inject_size()) {
+    // SAFETY: the caller's promise.
+    if unsafe { local.len() }.map_or(true, |len| len > endpoint.inject_size()) {
         return Err(Errno(libc::EMSGSIZE));
     }
     let mut copy = SmallVec::<[u8; 256]>::new();
@@ -214,12 +215,8 @@ unsafe extern "C" fn recvmsg(endpoint: *mut FidEp, message: *const FiMsg, flags:
 }
 
 impl From<&FiMsg> for Local {
-    fn from(message: &FiMsg) -> Self {
-        Local {
-            buffers: message.msg_iov,
-            descriptors: message.desc.cast_const(),
-            count: message.iov_count,
-        }
+    fn from(&FiMsg { msg_iov: buffers, desc, iov_count: count, .. }: &FiMsg) -> Self {
+        Local { buffers, descriptors: desc.cast_const(), count }
     }
 }
 

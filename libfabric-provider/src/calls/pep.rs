@@ -9,22 +9,14 @@ use super::ep::{OPS, owner};
 use crate::abi::flags::FI_BACKLOG;
 use crate::abi::{FiInfo, Fid, FidEp, FidFabric, FidPep, Ops, OpsCm};
 use crate::discovery::{address, owned::OwnedInfo};
-use crate::entry::{entry, refused};
+use crate::entry::{entry, handle_ops, refused};
 use crate::errno::Errno;
 use crate::handle::{Name, close as close_handle, fid, object, of_fid, open};
 use crate::objects::devices::Fabric;
 use crate::objects::event_queue::Events;
 use crate::objects::passive::Passive;
 
-static FID_OPS: Ops = Ops {
-    size: size_of::<Ops>(),
-    close,
-    bind,
-    control,
-    ops_open: refused,
-    tostr: None,
-    ops_set: None,
-};
+static FID_OPS: Ops = handle_ops(close, bind, control);
 
 static CM: OpsCm = OpsCm {
     size: size_of::<OpsCm>(),

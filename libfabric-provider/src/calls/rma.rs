@@ -119,11 +119,8 @@ unsafe fn transmit_message(
             return Err(Errno::INVALID);
         }
         let remote = message.rma_iov.as_ref().ok_or(Errno::INVALID)?;
-        let local = Local {
-            buffers: message.msg_iov,
-            descriptors: message.desc.cast_const(),
-            count: message.iov_count,
-        };
+        let &FiMsgRma { msg_iov: buffers, desc, iov_count: count, .. } = message;
+        let local = Local { buffers, descriptors: desc.cast_const(), count };
         if local.len()? != remote.len {
             return Err(Errno::INVALID);
         }

@@ -7,7 +7,7 @@ use fabric::ConnectRequest;
 
 use crate::abi::flags::FI_CLASS_CONNREQ;
 use crate::abi::{Fid, Ops};
-use crate::entry::refused;
+use crate::entry::{handle_ops, no_bind, no_control};
 use crate::handle::Name;
 use crate::sync::lock;
 
@@ -31,28 +31,10 @@ struct RequestFid(Fid);
 // SAFETY: it is constant; its context is null.
 unsafe impl Send for RequestFid {}
 
-static OPS: Ops = Ops {
-    size: size_of::<Ops>(),
-    close: closed,
-    bind: bound,
-    control: controlled,
-    ops_open: refused,
-    tostr: None,
-    ops_set: None,
-};
-
 // A request is answered by an endpoint or by `fi_reject`, and has no calls of its own.
-unsafe extern "C" fn closed(_: *mut Fid) -> std::ffi::c_int {
-    -libc::ENOSYS
-}
-unsafe extern "C" fn bound(_: *mut Fid, _: *mut Fid, _: u64) -> std::ffi::c_int {
-    -libc::ENOSYS
-}
-unsafe extern "C" fn controlled(
-    _: *mut Fid,
-    _: std::ffi::c_int,
-    _: *mut std::ffi::c_void,
-) -> std::ffi::c_int {
+static OPS: Ops = handle_ops(no_close, no_bind, no_control);
+
+unsafe extern "C" fn no_close(_: *mut Fid) -> std::ffi::c_int {
     -libc::ENOSYS
 }
 
