@@ -11,6 +11,10 @@
 //! only before it publishes `head`, and read by the consumer only between `tail` and `head`. `credit`
 //! trails `tail` because an operation that was reaped counts until the application takes its completion.
 //!
+//! The slots are most of the memory of an endpoint, and most endpoints of many have few operations under way. So the
+//! first `FEW` slots serve until more operations are in flight at once; from that one on, whose number is `moved_at`,
+//! operations are in slots for the whole depth, for good.
+//!
 //! The contract lets operations finish in any order; the connected endpoints of today finish in posting
 //! order, and this ring is for those.
 
@@ -19,11 +23,27 @@ use std::sync::atomic::Ordering;
 
 use fabric_core::attr::MAX_DEPTH;
 
-use crate::sync::{Arc, AtomicU32, Cell};
+use crate::sync::{Arc, AtomicU64, Cell};
+
+/// So many slots there are to begin with, a power of two.
+const FEW: u32 = if cfg!(loom) {
+    1
+} else if cfg!(test) {
+    2
+} else {
+    16
+};
+
+/// A power of two of them, each for the operations of all numbers that are equal modulo that.
+type Slots<T> = OnceLock<Box<[Cell<T>]>>;
 
 struct Ring<T> {
-    /// Allocated at the first post: most of what an endpoint takes, and many never use one of their sides.
-    slots: OnceLock<Box<[Cell<T>]>>,
+    /// Allocated at the first post: many endpoints never use one of their sides.
+    few: Slots<T>,
+    /// Allocated when `few` do not do.
+    all: Slots<T>,
+    /// The first operation that is in `all`. Written by the producer before it publishes such a one.
+    moved_at: AtomicU64,
     depth: u32,
     head: CachePadded,
     credit: CachePadded,
@@ -31,7 +51,7 @@ struct Ring<T> {
 
 /// A counter on a cache line of its own: posters and pollers are often different threads.
 #[repr(align(64))]
-struct CachePadded(AtomicU32);
+struct CachePadded(AtomicU64);
 
 // SAFETY: a slot is reached by the producer or by the consumer, never by both (module text), so the ring
 // only moves `T`s from one thread to another.
@@ -40,43 +60,58 @@ unsafe impl<T: Send> Send for Ring<T> {}
 unsafe impl<T: Send> Sync for Ring<T> {}
 
 impl<T> Ring<T> {
+    /// The slot of an operation; `moved_at` is the producer's or, of a published one, the ring's.
     #[inline]
-    fn slot(&self, sequence: u32) -> &Cell<T> {
-        let slots = self.slots.get_or_init(|| self.allocate());
+    fn slot(&self, sequence: u64, moved_at: u64) -> &Cell<T> {
+        let slots = if sequence < moved_at {
+            self.few.get_or_init(|| allocate(self.depth.min(FEW)))
+        } else {
+            self.all.get_or_init(|| allocate(self.depth))
+        };
         &slots[sequence as usize & (slots.len() - 1)]
     }
 
-    #[cold]
-    fn allocate(&self) -> Box<[Cell<T>]> {
-        (0..self.depth.next_power_of_two()).map(|_| Cell::empty()).collect()
+    /// Posts so far, as the consumer may see them: the slots of all of them are filled.
+    #[inline]
+    fn head(&self) -> u64 {
+        self.head.0.load(Ordering::Acquire)
     }
+}
+
+#[cold]
+fn allocate<T>(count: u32) -> Box<[Cell<T>]> {
+    (0..count.next_power_of_two()).map(|_| Cell::empty()).collect()
 }
 
 /// The posting end.
 pub struct Producer<T> {
     ring: Arc<Ring<T>>,
-    head: u32,
+    head: u64,
     /// The consumer's `credit` as last seen, so that most posts read no line that another core writes.
-    credit: u32,
+    credit: u64,
+    moved_at: u64,
 }
 
 /// The completing end. What it has not given out when it is dropped leaks: it may still be in use.
 pub struct Consumer<T> {
     ring: Arc<Ring<T>>,
-    tail: u32,
-    credit: u32,
+    tail: u64,
+    credit: u64,
 }
 
 /// The two ends of a ring for `depth` operations, 1 to [`MAX_DEPTH`].
 pub fn inflight<T>(depth: usize) -> (Producer<T>, Consumer<T>) {
     let depth = depth.clamp(1, MAX_DEPTH) as u32;
     let ring = Arc::new(Ring {
-        slots: OnceLock::new(),
+        few: OnceLock::new(),
+        all: OnceLock::new(),
+        moved_at: AtomicU64::new(u64::MAX),
         depth,
-        head: CachePadded(AtomicU32::new(0)),
-        credit: CachePadded(AtomicU32::new(0)),
+        head: CachePadded(AtomicU64::new(0)),
+        credit: CachePadded(AtomicU64::new(0)),
     });
-    (Producer { ring: ring.clone(), head: 0, credit: 0 }, Consumer { ring, tail: 0, credit: 0 })
+    let producer = Producer { ring: ring.clone(), head: 0, credit: 0, moved_at: u64::MAX };
+    (producer, Consumer { ring, tail: 0, credit: 0 })
 }
 
 impl<T> Producer<T> {
@@ -87,7 +122,7 @@ impl<T> Producer<T> {
 
     /// Posts that count against the depth.
     pub fn len(&self) -> usize {
-        self.head.wrapping_sub(self.ring.credit.0.load(Ordering::Acquire)) as usize
+        (self.head - self.ring.credit.0.load(Ordering::Acquire)) as usize
     }
 
     /// Whether nothing counts against the depth.
@@ -98,17 +133,23 @@ impl<T> Producer<T> {
     /// Whether there is room for one more.
     #[inline]
     pub fn has_room(&mut self) -> bool {
-        if self.head.wrapping_sub(self.credit) < self.ring.depth {
+        self.is_below(self.ring.depth)
+    }
+
+    /// Whether fewer than `count` posts count against the depth.
+    #[inline]
+    fn is_below(&mut self, count: u32) -> bool {
+        if self.head - self.credit < u64::from(count) {
             return true;
         }
         self.credit = self.ring.credit.0.load(Ordering::Acquire);
-        self.head.wrapping_sub(self.credit) < self.ring.depth
+        self.head - self.credit < u64::from(count)
     }
 
     /// The sequence number that the next operation gets.
     #[inline]
     pub fn next(&self) -> u32 {
-        self.head
+        self.head as u32
     }
 
     /// Room for the next operation; `None` at the depth.
@@ -117,8 +158,17 @@ impl<T> Producer<T> {
         if !self.has_room() {
             return None;
         }
-        let slot: *const Cell<T> = self.ring.slot(self.head);
+        if self.head < self.moved_at && !self.is_below(FEW) {
+            self.move_at(self.head);
+        }
+        let slot: *const Cell<T> = self.ring.slot(self.head, self.moved_at);
         Some(Vacancy { producer: self, slot })
+    }
+
+    fn move_at(&mut self, sequence: u64) {
+        self.moved_at = sequence;
+        // Seen by whoever sees a `head` behind it.
+        self.ring.moved_at.store(sequence, Ordering::Relaxed);
     }
 
     /// Takes back the last `count` operations, which the provider refused and will therefore never complete.
@@ -127,11 +177,11 @@ impl<T> Producer<T> {
     /// The consumer must not be asked to take any of them, now or later, under these sequence numbers
     /// until they are given out again.
     pub unsafe fn unpush(&mut self, count: u32) {
-        for _ in 0..count.min(self.head.wrapping_sub(self.credit)) {
-            self.head = self.head.wrapping_sub(1);
+        for _ in 0..u64::from(count).min(self.head - self.credit) {
+            self.head -= 1;
             self.ring.head.0.store(self.head, Ordering::Release);
             // SAFETY: the slot was filled and, as the caller states, not taken.
-            drop(unsafe { self.ring.slot(self.head).read() });
+            drop(unsafe { self.ring.slot(self.head, self.moved_at).read() });
         }
     }
 }
@@ -148,12 +198,12 @@ impl<T> Vacancy<'_, T> {
     /// Adds an operation, and gives its sequence number.
     #[inline]
     pub fn insert(self, value: T) -> u32 {
-        // SAFETY: `head - credit < depth <= slots`, so this slot is neither published nor still to be
-        // taken; only the producer touches it until `head` is stored.
+        // SAFETY: `head - credit` is below the number of slots there, so this slot is neither published nor still
+        // to be taken; only the producer touches it until `head` is stored.
         unsafe { (*self.slot).write(value) };
         let Producer { ring, head, .. } = self.producer;
-        let sequence = *head;
-        *head = sequence.wrapping_add(1);
+        let sequence = *head as u32;
+        *head += 1;
         ring.head.0.store(*head, Ordering::Release);
         sequence
     }
@@ -163,31 +213,31 @@ impl<T> Consumer<T> {
     /// Whether an operation of this number is in flight.
     #[inline]
     pub fn contains(&self, sequence: u32) -> bool {
-        let head = self.ring.head.0.load(Ordering::Acquire);
-        sequence.wrapping_sub(self.tail) < head.wrapping_sub(self.tail)
+        u64::from(sequence.wrapping_sub(self.tail as u32)) < self.ring.head() - self.tail
     }
 
     /// The number of the operation that [`pop`](Consumer::pop) takes next, if there is one.
     #[inline]
     pub fn oldest(&self) -> u32 {
-        self.tail
+        self.tail as u32
     }
 
     /// Takes the oldest operation out, with its number.
     #[inline]
     pub fn pop(&mut self) -> Option<(u32, T)> {
-        if self.ring.head.0.load(Ordering::Acquire) == self.tail {
+        if self.ring.head() == self.tail {
             return None;
         }
         let sequence = self.tail;
-        self.tail = sequence.wrapping_add(1);
+        self.tail += 1;
+        let slot = self.ring.slot(sequence, self.ring.moved_at.load(Ordering::Relaxed));
         // SAFETY: `tail < head`, so the slot is published, and moving `tail` on makes this its only read.
-        Some((sequence, unsafe { self.ring.slot(sequence).read() }))
+        Some((sequence as u32, unsafe { slot.read() }))
     }
 
     /// Operations that are in flight and not taken out.
     pub fn len(&self) -> usize {
-        self.ring.head.0.load(Ordering::Acquire).wrapping_sub(self.tail) as usize
+        (self.ring.head() - self.tail) as usize
     }
 
     /// Whether nothing is in flight.
@@ -198,14 +248,14 @@ impl<T> Consumer<T> {
     /// Lets `count` operations that were taken out no longer count against the depth; at most all that still do.
     #[inline]
     pub fn credit(&mut self, count: u32) {
-        let counted = self.tail.wrapping_sub(self.credit);
-        self.credit = self.credit.wrapping_add(count.min(counted));
+        let counted = self.tail - self.credit;
+        self.credit += u64::from(count).min(counted);
         self.ring.credit.0.store(self.credit, Ordering::Release);
     }
 
     /// Posts that count against the depth.
     pub fn outstanding(&self) -> usize {
-        self.ring.head.0.load(Ordering::Acquire).wrapping_sub(self.credit) as usize
+        (self.ring.head() - self.credit) as usize
     }
 }
 
