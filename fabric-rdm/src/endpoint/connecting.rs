@@ -194,11 +194,10 @@ impl Core {
             let Ok((address, Some(link))) = self.peers.get_mut(peer) else { return };
             return link.dial(&mut self.shared, &address.clone(), id, hello);
         }
-        // It waits for one that is being parked.
-        self.park_oldest();
         let Some((link, shared)) = self.find_link(peer) else { return };
         link.connection.on_failed(shared.now(), id, DialError::Refused(Refusal::Busy));
         self.wait_for_room(peer);
+        self.park_oldest();
     }
 
     fn find_conn(&mut self, endpoint: EndpointId) -> Option<(Peer, ConnId)> {

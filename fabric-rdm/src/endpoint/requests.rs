@@ -55,12 +55,12 @@ impl Core {
         match self.on_request(&mut request) {
             Ok(None) => {}
             Ok(Some(from)) => {
-                self.park_oldest();
                 // Half of the time that the peer waits is left for the way.
                 let until = self.shared.now() + self.shared.attr.timeouts.attempt / 2;
                 if let Some(mut refused) = self.held.hold(HeldRequest { from, request, until }) {
                     let _ = refuse(&mut refused, Refusal::Busy); // it may be over
                 }
+                self.park_oldest();
             }
             Err(error) => log_line!(Warn, "a request of {}: {error}", request.peer_addr()),
         }

@@ -107,7 +107,8 @@ impl Core {
         false
     }
 
-    /// Parks the connection that was used the longest time ago: one with nothing under way, if there is one.
+    /// Parks the connection that was used the longest time ago: one with nothing under way, if there is one. None, if as many
+    /// are being parked as wait for room.
     pub(super) fn park_oldest(&mut self) {
         let mut oldest: Option<((bool, u64), Peer)> = None;
         if self.abandon_useless() {
@@ -128,7 +129,7 @@ impl Core {
             }
         }
         // Each that is being parked makes room for one that waits.
-        if draining <= self.waiting.len() + self.held.len()
+        if draining < self.waiting.len() + self.held.len()
             && let Some((_, peer)) = oldest
             && let Some((link, shared)) = self.find_link(peer)
         {

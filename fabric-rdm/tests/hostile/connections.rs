@@ -266,6 +266,35 @@ fn unanswered_parking_keeps_no_room() {
     scene.end();
 }
 
+/// Meanwhile no more are parked than room is wanted for, however often those that want it try.
+#[test]
+fn unanswered_parking_parks_no_others() {
+    let scene = Scene::new(|attr| {
+        two_places(attr);
+        attr.timeouts.attempt = LONG;
+    });
+    let mut silent = Attacker::new(&scene.domain);
+    connect_when_room(&scene, &mut silent);
+    let frame = silent.confirmation();
+    silent.send(&frame);
+    scene.goes_on(&mut silent, 0);
+    // Used later than that of the other.
+    scene.check();
+    let (_third, peer) = scene.attacker();
+    scene.b.post_send(peer, &Send::inject(b"x").tag(1).context(1)).unwrap();
+    silent.next(PARK);
+    let until = Instant::now() + Duration::from_millis(500);
+    while Instant::now() < until {
+        scene.poll();
+        assert_eq!(scene.c.connections().unwrap(), 1, "{}", scene.b.dump());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    scene.b.remove(peer).unwrap();
+    scene.poll();
+    scene.done.borrow_mut().clear();
+    scene.end();
+}
+
 /// A peer that is always busy is not willing.
 #[test]
 fn busy_for_ever() {

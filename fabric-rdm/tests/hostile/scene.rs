@@ -29,7 +29,7 @@ pub(crate) struct Scene {
     pub(crate) domain: Domain,
     pub(crate) inbox: Region,
     c_inbox: Region,
-    done: RefCell<Vec<Completion>>,
+    pub(crate) done: RefCell<Vec<Completion>>,
 }
 
 impl Scene {
