@@ -167,7 +167,7 @@ impl<T> Producer<T> {
 
     fn move_at(&mut self, sequence: u64) {
         self.moved_at = sequence;
-        // Seen by whoever sees a `head` behind it.
+        // The `head` that is published next covers it.
         self.ring.moved_at.store(sequence, Ordering::Relaxed);
     }
 
