@@ -1,56 +1,57 @@
 //! Deadlines, the nearest first.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Deadlines of a service thread: each is some owner's (`O`), for something (`T`), and goes with its owner.
 pub struct Timers<O, T> {
-    deadlines: BTreeSet<(Instant, O, T)>,
-    owners: BTreeMap<O, BTreeSet<(Instant, T)>>,
+    /// With the number of each.
+    deadlines: BTreeMap<(Instant, u64), (O, T)>,
+    owners: BTreeMap<(O, u64), Instant>,
+    next_number: u64,
 }
 
-impl<O: Ord + Copy, T: Ord + Copy> Default for Timers<O, T> {
+impl<O: Ord + Copy, T: Copy> Default for Timers<O, T> {
     fn default() -> Self {
-        Timers { deadlines: BTreeSet::new(), owners: BTreeMap::new() }
+        Timers { deadlines: BTreeMap::new(), owners: BTreeMap::new(), next_number: 0 }
     }
 }
 
-impl<O: Ord + Copy, T: Ord + Copy> Timers<O, T> {
+impl<O: Ord + Copy, T: Copy> Timers<O, T> {
     /// Adds a deadline. True if it is the nearest now: a thread that sleeps until a later one has to be woken.
     pub fn add(&mut self, at: Instant, owner: O, what: T) -> bool {
         let nearest = self.next().is_none_or(|next| at < next);
-        self.deadlines.insert((at, owner, what));
-        self.owners.entry(owner).or_default().insert((at, what));
+        let number = self.next_number;
+        self.next_number += 1;
+        self.deadlines.insert((at, number), (owner, what));
+        self.owners.insert((owner, number), at);
         nearest
     }
 
     /// The nearest deadline.
     pub fn next(&self) -> Option<Instant> {
-        self.deadlines.first().map(|(at, ..)| *at)
+        self.deadlines.first_key_value().map(|((at, _), _)| *at)
     }
 
     /// Takes a deadline that has come. `early` is how much before its time it may be taken: deadlines of many connections
     /// that may be early soon come together, and wake the thread once.
     pub fn pop_due(&mut self, now: Instant, early: impl Fn(&T) -> Duration) -> Option<(O, T)> {
-        let (at, owner, what) = *self.deadlines.first()?;
+        let first = self.deadlines.first_entry()?;
+        let ((at, number), (owner, what)) = (*first.key(), *first.get());
         if at > now + early(&what) {
             return None;
         }
-        self.deadlines.pop_first();
-        if let Entry::Occupied(mut own) = self.owners.entry(owner) {
-            own.get_mut().remove(&(at, what));
-            if own.get().is_empty() {
-                own.remove();
-            }
-        }
+        first.remove();
+        self.owners.remove(&(owner, number));
         Some((owner, what))
     }
 
     /// Forgets the deadlines of an owner that is gone: a peer cannot fill memory with those of connections that it ended.
     pub fn cancel(&mut self, owner: O) {
-        for (at, what) in self.owners.remove(&owner).unwrap_or_default() {
-            self.deadlines.remove(&(at, owner, what));
+        let all = (owner, 0)..=(owner, u64::MAX);
+        while let Some((&own, &at)) = self.owners.range(all.clone()).next() {
+            self.owners.remove(&own);
+            self.deadlines.remove(&(at, own.1));
         }
     }
 

@@ -134,7 +134,12 @@ impl PeerConnection {
 
     /// The next thing to do. To be asked after each other call.
     pub fn poll_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        let next = self.actions.pop_front();
+        if next.is_none() {
+            // They are rare: an empty list takes no memory.
+            self.actions = VecDeque::new();
+        }
+        next
     }
 
     /// When [`tick`](Self::tick) has to be called at the latest.
@@ -152,15 +157,6 @@ impl PeerConnection {
     /// Whether [`poll_action`](Self::poll_action) has one.
     pub fn has_actions(&self) -> bool {
         !self.actions.is_empty()
-    }
-
-    /// What kept the next attempt waiting is over: it is made at once. Whether one waited.
-    pub fn hurry(&mut self, now: Duration) -> bool {
-        let waits = matches!(self.state, State::Waiting { .. });
-        if let State::Waiting { force, .. } = self.state {
-            self.dial(now, force);
-        }
-        waits
     }
 
     fn is_dead(&self) -> bool {

@@ -42,6 +42,15 @@ impl PeerConnection {
         true
     }
 
+    /// What kept the next attempt waiting is over: it is made at once. Whether one waited.
+    pub fn hurry(&mut self, now: Duration) -> bool {
+        let waits = matches!(self.state, State::Waiting { .. });
+        if let State::Waiting { force, .. } = self.state {
+            self.dial(now, force);
+        }
+        waits
+    }
+
     fn drain(&mut self, conn: ConnId, session: u64, parking: Parking) {
         self.state = State::Draining { conn, session, parking };
         self.actions.push_back(Action::Drain(conn));
