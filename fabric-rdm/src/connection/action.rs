@@ -8,7 +8,7 @@ use super::hello::{Hello, Refusal};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// From the first post until the connection is there; then the peer is unreachable. One that answers, and has no place for
-    /// a connection, is waited for ten times as long.
+    /// a connection, is waited for ten times as long. Time in which there is no place for it here does not count.
     pub connect: Duration,
     /// One attempt.
     pub attempt: Duration,

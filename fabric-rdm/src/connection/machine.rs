@@ -66,12 +66,14 @@ pub(super) struct Parking {
 pub struct PeerConnection {
     me: EndpointIdentity,
     peer: EndpointIdentity,
-    timeouts: Timeouts,
+    pub(super) timeouts: Timeouts,
     pub(super) state: State,
     /// When the connection was wanted for the first time since there was one.
-    first_wanted: Duration,
+    pub(super) first_wanted: Duration,
     /// When the connection was first wanted that is not there.
     pub(super) wanted: Option<Duration>,
+    /// Since when there is no place for it on this side.
+    pub(super) no_place_since: Option<Duration>,
     /// The highest number of any attempt that is known, and of a connection that was accepted.
     attempts: u64,
     accepted: u64,
@@ -99,6 +101,7 @@ impl PeerConnection {
             state: State::Idle,
             first_wanted: Duration::ZERO,
             wanted: None,
+            no_place_since: None,
             attempts: 0,
             accepted: 0,
             life: 0,
@@ -150,8 +153,7 @@ impl PeerConnection {
             | State::Accepted { until, .. } => Some(until),
             _ => None,
         };
-        let connect = self.wanted.map(|since| since.saturating_add(self.timeouts.connect));
-        own.into_iter().chain(connect).min()
+        own.into_iter().chain(self.expires()).min()
     }
 
     /// Whether [`poll_action`](Self::poll_action) has one.
@@ -192,6 +194,7 @@ impl PeerConnection {
     }
 
     pub(super) fn dial(&mut self, now: Duration, force: bool) {
+        self.has_place(now);
         self.attempts += 1;
         let (conn, session) = (self.conn(), self.attempts);
         let until = now.saturating_add(self.timeouts.attempt);
@@ -227,7 +230,7 @@ impl PeerConnection {
         self.actions.extend(self.current().map(Action::Close));
         self.actions.push_back(Action::Died(cause));
         self.state = State::Dead(cause);
-        self.wanted = None;
+        (self.wanted, self.no_place_since) = (None, None);
     }
 
     /// The application takes the peer for alive again, which is a new life of the pair.
@@ -249,6 +252,7 @@ impl PeerConnection {
         {
             return Answer::Refuse(Refusal::Stale(self.attempts));
         }
+        self.has_place(now);
         self.is_there(now);
         // The peer has no connection any more, or it would not ask. What that means here depends on the state.
         if let State::Established { conn, .. } | State::Draining { conn, .. } = self.state {
@@ -435,8 +439,7 @@ impl PeerConnection {
 
     /// Time passes.
     pub fn tick(&mut self, now: Duration) {
-        let ends = |since: Duration| since.saturating_add(self.timeouts.connect);
-        if self.wanted.is_some_and(|since| ends(since) <= now) {
+        if self.expires().is_some_and(|at| at <= now) {
             let cause =
                 if self.is_stranger { DeathCause::NotAdmitted } else { DeathCause::Unreachable };
             return self.die(cause);

@@ -1,4 +1,4 @@
-//! Parking: both sides finish what is under way, say so, and close the connection. And what else makes room.
+//! Parking: both sides finish what is under way, say so, and close the connection. And what else makes room, or waits for it.
 
 use std::time::Duration;
 
@@ -38,8 +38,29 @@ impl PeerConnection {
     pub fn give_way(&mut self, now: Duration) -> bool {
         let State::Dialing { conn, .. } = self.state else { return false };
         self.actions.push_back(Action::Close(conn));
-        self.retry_later(now);
+        self.no_place(now);
         true
+    }
+
+    /// This side has no place for an attempt now: it is made later, and the time until then does not count against the peer.
+    pub fn no_place(&mut self, now: Duration) {
+        self.retry_later(now);
+        self.no_place_since = self.wanted.map(|_| now);
+    }
+
+    /// There is a place again, if there was none.
+    pub(super) fn has_place(&mut self, now: Duration) {
+        if let Some(since) = self.no_place_since.take() {
+            let without = now.saturating_sub(since);
+            self.first_wanted = self.first_wanted.saturating_add(without);
+            self.wanted = self.wanted.map(|wanted| wanted.saturating_add(without));
+        }
+    }
+
+    /// When the peer is unreachable.
+    pub(super) fn expires(&self) -> Option<Duration> {
+        let counts = self.wanted.filter(|_| self.no_place_since.is_none());
+        counts.map(|since| since.saturating_add(self.timeouts.connect))
     }
 
     /// What kept the next attempt waiting is over: it is made at once. Whether one waited.

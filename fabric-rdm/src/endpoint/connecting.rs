@@ -10,7 +10,7 @@ use super::hello_data::{Known, Windows, decode_acceptance, decode_refusal, encod
 use super::link::{Conn, Control, PeerLink};
 use super::shared::{PeerEvent, Shared};
 use crate::address::Address;
-use crate::connection::{Action, ConnId, DeathCause, DialError, Hello, Phase, Refusal};
+use crate::connection::{Action, ConnId, DeathCause, DialError, Hello, Phase};
 use crate::peers::Peer;
 use crate::window::{Resource, SendWindow, WindowLimits};
 
@@ -195,7 +195,7 @@ impl Core {
             return link.dial(&mut self.shared, &address.clone(), id, hello);
         }
         let Some((link, shared)) = self.find_link(peer) else { return };
-        link.connection.on_failed(shared.now(), id, DialError::Refused(Refusal::Busy));
+        link.connection.no_place(shared.now());
         self.wait_for_room(peer);
         self.park_oldest();
     }

@@ -295,6 +295,31 @@ fn unanswered_parking_parks_no_others() {
     scene.end();
 }
 
+/// Nor is a peer unreachable that was not asked, since there was no place for its connection.
+#[test]
+fn no_place_is_no_reason() {
+    let scene = Scene::new(|attr| {
+        (attr.max_open, attr.max_strangers) = (1, 8);
+        attr.timeouts.attempt = LONG;
+        attr.timeouts.connect = Duration::from_millis(50);
+    });
+    let mut silent = Attacker::new(&scene.domain);
+    connect_when_room(&scene, &mut silent);
+    let frame = silent.confirmation();
+    silent.send(&frame);
+    scene.goes_on(&mut silent, 0);
+    let peer = scene.b.insert(&Attacker::new(&scene.domain).address()).unwrap();
+    scene.b.post_send(peer, &Send::inject(b"x").tag(1).context(1)).unwrap();
+    silent.next(PARK);
+    // Longer than a peer is waited for that answers.
+    std::thread::sleep(Duration::from_millis(1000));
+    assert_eq!(scene.b.down(peer).unwrap(), None, "{}", scene.b.dump());
+    // It is asked now, in vain.
+    drop(silent);
+    assert_eq!(scene.down(peer), DeathCause::Unreachable);
+    assert_eq!(scene.done(1).status, Status::PeerLost);
+}
+
 /// A peer that is always busy is not willing.
 #[test]
 fn busy_for_ever() {
