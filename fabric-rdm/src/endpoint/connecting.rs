@@ -96,7 +96,7 @@ impl PeerLink {
         (self.draining, self.send_park, self.park_sent) = (false, false, false);
         self.drain_left = 0;
         self.next_look = shared.now().saturating_add(shared.attr.timeouts.connect);
-        (self.grant, self.has_grant) = (None, false);
+        (self.grant, self.has_grant, self.has_granted) = (None, false, false);
         for key in self.awaiting.values() {
             if let Some(op) = shared.sends.get_mut(*key) {
                 op.forget_grant();
@@ -136,9 +136,16 @@ impl PeerLink {
         }
     }
 
-    /// Whether all is done that has to be before the connection is parked.
+    /// Whether all is done that has to be before the connection is parked. Each side has been granted by then what there is
+    /// for it, so that what waits there goes by this connection, and needs no other one.
     fn is_drained(&self) -> bool {
-        self.draining && self.drain_left == 0 && self.is_finished() && !self.has_posted()
+        let may_send_more = !self.has_grant && !self.queue.is_empty();
+        self.draining
+            && self.has_granted
+            && !may_send_more
+            && self.drain_left == 0
+            && self.is_finished()
+            && !self.has_posted()
     }
 }
 

@@ -90,8 +90,9 @@ pub(super) struct PeerLink {
     pub(super) awaiting: BTreeMap<u64, OpKey>,
     /// Messages that go in pieces.
     pub(super) serving: VecDeque<OpKey>,
-    /// The peer has said on this connection what may be sent.
+    /// The peer has said on this connection what may be sent, and was told the same.
     pub(super) has_grant: bool,
+    pub(super) has_granted: bool,
     /// Messages that were fetched, by their numbers, and whose grants are not open yet.
     pub(super) granting: VecDeque<(u64, OpKey)>,
     /// Deliveries with reads to post.
@@ -167,6 +168,7 @@ impl PeerLink {
             drain_left: 0,
             park_sent: false,
             has_grant: false,
+            has_granted: false,
             late_fetches: Vec::new(),
             peer_slot: 0,
             incoming: BTreeMap::new(),

@@ -299,9 +299,14 @@ impl PeerLink {
             }
             Frame::Offer(number, remote) => self.on_offer(shared, number, remote),
             Frame::Grant(grant) => {
-                (self.has_grant, self.asks) = (true, false);
+                let is_first = !std::mem::replace(&mut self.has_grant, true);
+                self.asks = false;
                 let window = self.window.as_mut();
-                window.is_some_and(|window| window.on_grant(grant).is_ok())
+                let is_fine = window.is_some_and(|window| window.on_grant(grant).is_ok());
+                if is_first && self.draining {
+                    self.drain_left = self.sendable(shared);
+                }
+                is_fine
             }
             Frame::Notice(notices) => {
                 let account = self.account;

@@ -149,8 +149,16 @@ impl Core {
                 Phase::Draining => patience.saturating_mul(4),
                 _ => continue,
             };
-            if now >= link.phase_since.saturating_add(patience) && link.connection.abandon(now) {
-                link.mark(shared);
+            if now < link.phase_since.saturating_add(patience) {
+                continue;
+            }
+            let is_given_up = link.connection.abandon(now);
+            if !is_given_up && !link.has_grant {
+                // Nothing is granted, and no longer waited for.
+                (link.has_grant, link.phase_since) = (true, now);
+            }
+            link.mark(shared);
+            if is_given_up {
                 return true;
             }
         }

@@ -156,12 +156,12 @@ impl PeerLink {
             self.controls.pop_front();
         }
         if let Some(grant) = self.grant
-            && !self.draining
+            && !(self.draining && self.has_granted)
         {
             if !self.send_control(shared, Frame::Grant(grant)) {
                 return Sent::No;
             }
-            self.grant = None;
+            (self.grant, self.has_granted) = (None, true);
         }
         Sent::Yes
     }

@@ -266,6 +266,23 @@ fn unanswered_parking_keeps_no_room() {
     scene.end();
 }
 
+/// Nor those that grant nothing to messages that wait for them.
+#[test]
+fn messages_without_a_grant_keep_no_room() {
+    let scene = Scene::new(two_places);
+    let mut strangers: Vec<_> = (0..2).map(|_| Attacker::new(&scene.domain)).collect();
+    for stranger in &mut strangers {
+        connect_when_room(&scene, stranger);
+        let frame = stranger.confirmation();
+        stranger.send(&frame);
+        scene.goes_on(stranger, 0);
+    }
+    for peer in scene.admitted() {
+        scene.b.post_send(peer, &Send::inject(b"x").tag(1).unsignaled()).unwrap();
+    }
+    scene.end();
+}
+
 /// Meanwhile no more are parked than room is wanted for, however often those that want it try.
 #[test]
 fn unanswered_parking_parks_no_others() {
