@@ -36,9 +36,12 @@ impl PeerConnection {
 
     /// The attempt that is under way is given up, and made again later: its place is needed. Whether there was one.
     pub fn give_way(&mut self, now: Duration) -> bool {
-        let State::Dialing { conn, .. } = self.state else { return false };
+        let State::Dialing { conn, until, .. } = self.state else { return false };
         self.actions.push_back(Action::Close(conn));
         self.no_place(now);
+        // Perhaps the peer had no place for it, and was about to say so.
+        let begun = until.saturating_sub(self.timeouts.attempt);
+        self.no_place_since = self.no_place_since.map(|_| begun);
         true
     }
 
