@@ -257,6 +257,9 @@ pub(super) const CASES: &[Case] = cases! { Rdm:
     parking::forgotten_while_parked, Needs::SEND,
         "a parked peer that removed this endpoint and inserted it again is lost, and its posts go through once it is revived"
         .local_only(ONE_PROCESS);
+    completion::silent_receives, Needs::SEND,
+        "receives without completions take their messages, are counted, and give back their places"
+        .local_only(ONE_PROCESS);
     rma::fence_holds, Needs::ALL,
         "a fenced operation waits for the reads before it, before there is a connection too"
         .local_only(ONE_PROCESS);
