@@ -3,15 +3,15 @@
 #![cfg(not(miri))] // Miri has no sockets that sleep
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, which clippy does not take for tests
 
+#[path = "common/allocations.rs"]
+mod allocations;
 mod common;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
+use allocations::{allocates_nothing, check_counters};
 use common::{exposed, node, pair};
 use fabric::{Access, Capabilities};
 #[cfg(feature = "tokio")]
@@ -20,68 +20,10 @@ use fabric_async::{WaitStrategy, block_on};
 #[cfg(feature = "tokio")]
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-struct Counting;
-
-/// Of all threads.
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-
-thread_local! {
-    /// Of this one.
-    static OWN: Cell<usize> = const { Cell::new(0) };
-}
-
-/// Of this thread, and of all.
-fn allocations() -> (usize, usize) {
-    (OWN.get(), ALLOCATIONS.load(Ordering::Relaxed))
-}
-
-// SAFETY: forwards to the system's allocator; counting neither allocates nor unwinds.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        OWN.set(OWN.get() + 1);
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// Runs `step` until it is warm, and then a thousand times without an allocation: but for the few times that a queue, the
-/// provider's too, grows because more piled up than ever before, when a thread was long kept waiting. On a busy machine that
-/// may be often; what a step allocates itself it allocates each time.
-async fn allocates_nothing(what: &str, mut step: impl AsyncFnMut()) {
-    for _ in 0..3000 {
-        step().await;
-    }
-    let mut counts = Vec::new();
-    for _ in 0..5 {
-        let before = allocations();
-        for _ in 0..1000 {
-            step().await;
-        }
-        let after = allocations();
-        counts.push((after.0 - before.0, after.1 - before.1));
-        if counts.iter().any(|&(own, all)| own <= 10 && all <= 10) {
-            return;
-        }
-    }
-    panic!("{what}: in each thousand, by this thread and by all: {counts:?}");
-}
-
 // The only test of this program, as all threads are counted.
 #[test]
 fn operations() {
-    let before = allocations();
-    drop(std::hint::black_box(Box::new(1)));
-    let after = allocations();
-    // The test's harness has a thread as well.
-    assert!(after.0 - before.0 == 1 && after.1 > before.1, "the counters count");
+    check_counters();
     for wait in [WaitStrategy::Busy, WaitStrategy::Blocking, WaitStrategy::Adaptive] {
         let node = node(|b| b.wait(wait));
         block_on(async {

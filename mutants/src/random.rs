@@ -47,12 +47,46 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
     ("accept_once", NO_CONNECT),
     ("busy_idle", "programs do not idle"),
     ("nan_wins", "memory seldom holds a NaN where a float is computed"),
+    ("rdm_newer_address", NO_SHIPPING),
+    ("rdm_damaged_address", NO_SHIPPING),
+    ("rdm_no_force", NO_WALL),
+    ("rdm_one_rail", NO_WALL),
+    (
+        "rdm_crossing_refused",
+        "the next attempts seldom cross again: it takes time, and nothing else shows",
+    ),
+    ("rdm_begins_with_the_end", "it is open when one that was removed is found to be down"),
+    ("rdm_youngest_parked", "it is open which connection is parked"),
+    ("rdm_fence_left_out", "reads are short: what is behind them comes after them in any case"),
+    ("rdm_same_life", "both sides of a program notice a loss"),
+    ("rdm_write_overtakes", "the model does not ask which messages are there when a write ends"),
+    ("rdm_ninth_mask", "programs have five masks"),
+    ("rdm_claimed_by_place", "programs claim what they find at once"),
+    ("rdm_dropped_keeps_place", "programs seldom drop as many messages as a window has places"),
+    ("rdm_wrong_cause", ENOUGH_PLACES),
+    ("rdm_granted_twice", ENOUGH_PLACES),
+    ("rdm_deaf_to_wants", ENOUGH_PLACES),
+    ("rdm_nothing_given_back", ENOUGH_PLACES),
+    ("rdm_no_room_for_one_more", ENOUGH_PLACES),
+    (
+        "rdm_bytes_leak",
+        "payload that there is no room for waits at its sender, and comes all the same",
+    ),
+    ("rdm_counter_wakes_nobody", NO_WAIT),
+    ("rdm_sleeper_not_woken", NO_WAIT),
+    ("rdm_timer_overslept", NO_WAIT),
+    ("rdm_no_service", NO_WAIT),
+    ("rdm_idle_spins", "programs do not idle"),
+    ("rdm_grant_stays", "no program reads by a grant that is over"),
 ];
 
 const NO_CPU: &str = "programs have one thread, which does not compute beside an atomic";
 const LITTLE: &str = "programs have little in flight, and sockets have room for it";
 const NO_WAIT: &str = "programs poll and do not sleep";
 const NO_SHUTDOWN: &str = "programs disconnect and drop, and do not shut down";
+const NO_SHIPPING: &str = "programs insert addresses as they are";
+const NO_WALL: &str = "endpoints of programs have one rail, by which each reaches them";
+const ENOUGH_PLACES: &str = "endpoints of programs have places for all their peers together";
 const NO_CONNECT: &str = "programs connect in one way, and always successfully";
 
 /// Why random programs need not find a mutant, if so.

@@ -80,8 +80,8 @@ pub struct PeerConnection {
     life: u32,
     /// The highest life that the peer spoke of.
     peer_life: u32,
-    sent: u64,
-    received: u64,
+    pub(super) sent: u64,
+    pub(super) received: u64,
     /// There was a connection in this life.
     has_met: bool,
     failures: u32,
@@ -293,11 +293,15 @@ impl PeerConnection {
         self.wanted = self.wanted.map(|since| since.max(now.min(last)));
     }
 
+    /// Whether there never was a connection, as far as this side knows.
+    fn is_new(&self) -> bool {
+        self.accepted == 0
+    }
+
     /// Why a request cannot go on with the pair's life as it is here.
     fn refuse_life(&mut self, hello: &Hello) -> Option<Refusal> {
         self.peer_life = self.peer_life.max(hello.life);
-        let is_new = self.accepted == 0;
-        if is_new && !self.is_dead() {
+        if self.is_new() && !self.is_dead() {
             // This side may have forgotten the peer, and inserted it again.
             let knows_more = (hello.sent, hello.received) != (0, 0);
             self.life = self.life.max(hello.life.saturating_add(u32::from(knows_more)));
@@ -313,7 +317,9 @@ impl PeerConnection {
             return Some(Refusal::Over(self.life));
         }
         if (hello.sent, hello.received) != (self.received, self.sent) {
-            self.die(DeathCause::Protocol);
+            // One that knows of no message has forgotten this side, and inserted it again: no rule is broken.
+            let is_forgotten = (hello.sent, hello.received) == (0, 0);
+            self.die(if is_forgotten { DeathCause::Lost } else { DeathCause::Protocol });
             return Some(Refusal::Over(self.life));
         }
         None
@@ -392,6 +398,11 @@ impl PeerConnection {
                 self.die(DeathCause::Gone);
             }
             DialError::Refused(Refusal::Over(life)) if life >= self.life => {
+                if self.is_new() {
+                    // What is over is of before this side forgot the peer: nothing of this side's is lost with it.
+                    self.life = life.saturating_add(1);
+                    return self.retry_later(now);
+                }
                 self.state = State::Idle;
                 self.die(DeathCause::Lost);
             }
@@ -454,45 +465,6 @@ impl PeerConnection {
                 self.retry_later(now);
             }
             _ => {}
-        }
-    }
-
-    /// The number of the next message to the peer; `None`: none may be sent now.
-    pub fn next_number(&mut self) -> Option<u64> {
-        match self.state {
-            State::Established { .. }
-            | State::Draining { parking: Parking { sent: false, .. }, .. } => {
-                self.sent += 1;
-                Some(self.sent - 1)
-            }
-            _ => None,
-        }
-    }
-
-    /// A message with this number came: whether it is to be taken. Not if it came by a connection that was given up; and if
-    /// it is not the one behind the last one, that is the peer's death.
-    pub fn on_message(&mut self, conn: ConnId, number: u64) -> bool {
-        let (State::Established { conn: current, .. } | State::Draining { conn: current, .. }) =
-            self.state
-        else {
-            return false;
-        };
-        if current != conn {
-            return false;
-        }
-        if number != self.received {
-            self.die(DeathCause::Protocol);
-            return false;
-        }
-        self.received += 1;
-        true
-    }
-
-    /// The number of the session that messages go by: the same on both sides.
-    pub fn session(&self) -> Option<u64> {
-        match self.state {
-            State::Established { session, .. } | State::Draining { session, .. } => Some(session),
-            _ => None,
         }
     }
 }

@@ -23,6 +23,7 @@
 mod action;
 mod hello;
 mod machine;
+mod numbering;
 mod parking;
 #[cfg(test)]
 mod tests;

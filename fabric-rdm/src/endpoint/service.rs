@@ -127,20 +127,21 @@ impl Service {
 
     fn run(&self) {
         self.calls.begin();
-        let mut seats = Seats::default();
+        let (mut seats, mut due) = (Seats::default(), Vec::new());
         // A panic of the library ends the thread, and keeps none waiting.
-        callback::caught(|| while self.round(&mut seats) {});
+        callback::caught(|| while self.round(&mut seats, &mut due) {});
         self.calls.end();
     }
 
-    /// Sleeps until there is something to do, and does it. False: the thread is to end.
-    fn round(&self, seats: &mut Seats) -> bool {
-        let mut due = std::mem::take(&mut seats.again);
+    /// Sleeps until there is something to do, and does it. False: the thread is to end. `due` is memory that it uses.
+    fn round(&self, seats: &mut Seats, due: &mut Vec<u64>) -> bool {
+        due.clear();
+        std::mem::swap(due, &mut seats.again);
         let deadline = match due.is_empty() {
             true => seats.timers.first().map(|(at, _)| *at),
             false => Some(Instant::now()),
         };
-        if self.sleep(deadline, &mut due) && !self.hear(seats, &mut due) {
+        if self.sleep(deadline, due) && !self.hear(seats, due) {
             return false;
         }
         let now = Instant::now();

@@ -69,7 +69,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "of two attempts that cross each side takes its own for the one that wins",
         runs: Runs::Tcp,
         edits: &[edit("PeerConnection::wins", "self.me < self.peer", "true")],
-        cases: &["rdm.crossing"],
+        cases: &["rdm.crossing", "rdm.crossing_multihomed"],
     },
     Mutant {
         name: "rdm_no_force",
@@ -121,6 +121,24 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "parking.completed",
         )],
         cases: &["rdm.park_races_post", "rdm.park_keeps_order"],
+    },
+    Mutant {
+        name: "rdm_forgotten_breaks_rules",
+        about: "a parked peer that inserted this side again is taken for one that breaks the protocol",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            "PeerConnection::refuse_life",
+            "(hello.sent, hello.received) == (0, 0)",
+            "false",
+        )],
+        cases: &["rdm.forgotten_while_parked"],
+    },
+    Mutant {
+        name: "rdm_begins_with_the_end",
+        about: "a peer that was inserted again is lost with what was before",
+        runs: Runs::Tcp,
+        edits: &[edit("PeerConnection::on_failed", "self.is_new()", "false")],
+        cases: &["rdm.forgotten_while_parked"],
     },
     Mutant {
         name: "rdm_youngest_parked",

@@ -240,3 +240,24 @@ pub(super) fn counter_error(rig: &Rig) -> Outcome {
     // What fails is not unsignaled.
     a.expect(Kind::Recv, 1, Status::PeerLost).map(drop)
 }
+
+pub(super) fn silent_receives(rig: &Rig) -> Outcome {
+    const WINDOW: u64 = 4;
+    let RdmPair { a, b, to_b, .. } = RdmPair::with(rig, |attr| {
+        attr.window.places.window = WINDOW;
+        attr.recv_depth = 4;
+    })?;
+    let time = Some(rig.scaled(Duration::from_secs(10)));
+    let inbox = b.buffer(8)?;
+    // Each takes its message from those that wait, and leaves its place in the depth and in the window.
+    for round in 0..4 * WINDOW {
+        let text = round.to_le_bytes();
+        a.when_room(|| a.post_send(to_b, &Send::inject(&text).tag(1).unsignaled()))?;
+        a.counter(Kind::Send).wait_for(round + 1, 0, time)?;
+        b.when_room(|| b.post_recv(&Recv::new(Pattern::tagged(1), &inbox).unsignaled()))?;
+        b.counter(Kind::Recv).wait_for(round + 1, 0, time)?;
+        check_eq!(inbox.get::<u64>(0)?, round, "the message of this number");
+    }
+    a.nothing_at_once()?;
+    b.nothing_at_once()
+}

@@ -1,5 +1,7 @@
 //! Connections on demand.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use fabric_rdm::matching::Pattern;
 use fabric_rdm::{
     Address, DeathCause, EndpointIdentity, HostIdentity, Kind, PeerEvent, PostError, Recv, Send,
@@ -27,26 +29,73 @@ pub(super) fn first_post_queues(rig: &Rig) -> Outcome {
     Ok(())
 }
 
+/// Both send each other a message at the same moment.
+fn send_at_once(pair: &RdmPair<'_>, round: u64) -> Outcome {
+    let RdmPair { a, b, to_b, to_a } = pair;
+    let (at_a, at_b) = (a.buffer(8)?, b.buffer(8)?);
+    a.post_recv(&Recv::new(Pattern::tagged(1).from(*to_b), &at_a).context(1))?;
+    b.post_recv(&Recv::new(Pattern::tagged(1).from(*to_a), &at_b).context(1))?;
+    let send = |end: &RdmEnd<'_>, peer| {
+        end.post_send(peer, &Send::inject(&round.to_le_bytes()).tag(1).context(2)).map(drop)
+    };
+    thread::scope(|scope| {
+        let other = scope.spawn(|| send(b, *to_a));
+        send(a, *to_b)?;
+        other.join().unwrap_or(Err(PostError::Fabric(Error::Canceled)))
+    })?;
+    for end in [a, b] {
+        end.expect_all(&[(Kind::Send, 2, Status::Ok), (Kind::Recv, 1, Status::Ok)])?;
+    }
+    check_eq!((at_a.get::<u64>(0)?, at_b.get::<u64>(0)?), (round, round), "messages");
+    Ok(())
+}
+
 pub(super) fn crossing(rig: &Rig) -> Outcome {
     for round in 0..rig.count(50, 1000) as u64 {
-        let RdmPair { a, b, to_b, to_a } = RdmPair::with(rig, |attr| attr.slots = 16)?;
-        let (at_a, at_b) = (a.buffer(8)?, b.buffer(8)?);
-        a.post_recv(&Recv::new(Pattern::tagged(1).from(to_b), &at_a).context(1))?;
-        b.post_recv(&Recv::new(Pattern::tagged(1).from(to_a), &at_b).context(1))?;
-        let send = |end: &RdmEnd<'_>, peer| {
-            end.post_send(peer, &Send::inject(&round.to_le_bytes()).tag(1).context(2)).map(drop)
-        };
-        thread::scope(|scope| {
-            let other = scope.spawn(|| send(&b, to_a));
-            send(&a, to_b)?;
-            other.join().unwrap_or(Err(PostError::Fabric(Error::Canceled)))
-        })?;
-        for end in [&a, &b] {
-            end.expect_all(&[(Kind::Send, 2, Status::Ok), (Kind::Recv, 1, Status::Ok)])?;
-        }
-        check_eq!((at_a.get::<u64>(0)?, at_b.get::<u64>(0)?), (round, round), "messages");
+        send_at_once(&RdmPair::with(rig, |attr| attr.slots = 16)?, round)?;
     }
     Ok(())
+}
+
+pub(super) fn crossing_multihomed(rig: &Rig) -> Outcome {
+    for round in 0..rig.count(20, 500) {
+        let everywhere = |attr: &mut fabric_rdm::RdmAttr| {
+            attr.slots = 16;
+            attr.listen = attr.listen.map(|addr| match addr.ip() {
+                IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+                IpAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+            });
+        };
+        let a = RdmEnd::new(rig, rig.domain_a(), everywhere)?;
+        let b = RdmEnd::new(rig, rig.domain_b(), everywhere)?;
+        // One side begins with one rail, the other one with the next.
+        let to_b = a.insert(&rails_from(rig, &b, round)?)?;
+        let to_a = b.insert(&rails_from(rig, &a, round + 1)?)?;
+        let pair = RdmPair { a, b, to_b, to_a };
+        for again in 0..2 {
+            send_at_once(&pair, 2 * round as u64 + again)?;
+            for end in [&pair.a, &pair.b] {
+                let is_one = |end: &RdmEnd<'_>| end.connections().is_ok_and(|count| count == 1);
+                end.until("one connection to be left", is_one)?;
+            }
+        }
+        check_eq!((pair.a.down(to_b)?, pair.b.down(to_a)?), (None, None), "why they are down");
+    }
+    Ok(())
+}
+
+/// The address of an endpoint that listens everywhere, with this one of its rails as the first. There are two at least, if need be
+/// one that leads nowhere.
+fn rails_from(rig: &Rig, end: &RdmEnd<'_>, first: usize) -> Result<Address, Failed> {
+    let own = end.address();
+    let is_v4 = rig.addr(end.domain()).is_ipv4();
+    let mut rails: Vec<_> = own.rails().filter(|rail| rail.is_ipv4() == is_v4).collect();
+    if rails.len() < 2 {
+        rails.extend(nowhere(rig, own.identity())?.rails());
+    }
+    let count = rails.len();
+    rails.rotate_left(first % count);
+    address(own.identity(), &rails)
 }
 
 /// The address of an endpoint that is not there.

@@ -251,6 +251,15 @@ pub(super) const CASES: &[Case] = cases! { Rdm:
     connect::nobody_answers, Needs::SEND,
         "where an attempt is not answered the posts end after the time, without a poll"
         .local_only(ONE_PROCESS);
+    connect::crossing_multihomed, Needs::SEND,
+        "endpoints with several rails post at once, each to another rail first: one connection is left"
+        .local_only(ONE_PROCESS);
+    parking::forgotten_while_parked, Needs::SEND,
+        "a parked peer that removed this endpoint and inserted it again is lost, and its posts go through once it is revived"
+        .local_only(ONE_PROCESS);
+    completion::silent_receives, Needs::SEND,
+        "receives without completions take their messages, are counted, and give back their places"
+        .local_only(ONE_PROCESS);
     rma::fence_holds, Needs::ALL,
         "a fenced operation waits for the reads before it, before there is a connection too"
         .local_only(ONE_PROCESS);

@@ -1,7 +1,7 @@
 //! Connections beyond the bound: closed in agreement, and made again.
 
 use fabric_rdm::matching::Pattern;
-use fabric_rdm::{Kind, Peer, RdmAttr, Recv, Send, Status};
+use fabric_rdm::{DeathCause, Kind, Peer, PeerEvent, RdmAttr, Recv, Send, Status};
 
 use super::memory::is_window_full;
 use crate::prelude::*;
@@ -155,6 +155,44 @@ pub(super) fn park_keeps_window(rig: &Rig) -> Outcome {
         check_eq!(inbox.get::<u64>(0)?, context, "the number of the message");
     }
     star.check_open(1)
+}
+
+pub(super) fn forgotten_while_parked(rig: &Rig) -> Outcome {
+    for posts_first in [false, true] {
+        let star = Star::new(rig, 1, 2)?;
+        let Star { hub, others } = &star;
+        let (first, to_first, to_hub) = &others[0];
+        for (context, (other, to, _)) in (0..).zip(others) {
+            let inbox = other.buffer(8)?;
+            other.post_recv(&Recv::new(Pattern::tagged(1), &inbox).context(context))?;
+            hub.post_send(*to, &Send::inject(b"hello").tag(1).context(context))?;
+            other.received(context, 5)?;
+            hub.sent(context)?;
+        }
+        first
+            .until("its connection to be parked", |end| end.connections().is_ok_and(|n| n == 0))?;
+        first.remove(*to_hub)?;
+        let to_hub = first.insert(hub.address())?;
+        let inbox = hub.buffer(8)?;
+        hub.post_recv(&Recv::new(Pattern::tagged(2), &inbox).context(2))?;
+        if posts_first {
+            hub.post_send(*to_first, &Send::inject(b"for the one before").context(3))?;
+            hub.expect(Kind::Send, 3, Status::PeerLost)?;
+        }
+        first.post_send(to_hub, &Send::inject(b"anew").tag(2).context(4))?;
+        hub.until("the peer to be down", |hub| {
+            hub.down(*to_first).is_ok_and(|cause| cause.is_some())
+        })?;
+        check_eq!(hub.down(*to_first)?, Some(DeathCause::Lost), "why it is down");
+        let event = Some(PeerEvent::Down(*to_first, DeathCause::Lost));
+        check_eq!(hub.poll_event()?, event, "the event");
+        // The post waits for that.
+        hub.revive(*to_first)?;
+        hub.received(2, 4)?;
+        first.sent(4)?;
+        check_eq!(first.down(to_hub)?, None, "the other side");
+    }
+    Ok(())
 }
 
 pub(super) fn park_races_post(rig: &Rig) -> Outcome {

@@ -68,6 +68,9 @@ pub(super) fn refused_before_connecting(rig: &Rig) -> Outcome {
     expect_refused(a.post_recv(&Recv::new(Pattern::untagged(), &read_only)), invalid)?;
     let immediate = a.post(to_b, &Op::write(local.slice(..), remote.at(0)).immediate(1));
     expect_refused(immediate, |error| matches!(error, PostError::Fabric(Error::Unsupported(_))))?;
+    let me = a.insert(a.address())?;
+    let to_self = a.post(me, &Op::write(local.slice(..), local.at(0)));
+    expect_refused(to_self, |error| matches!(error, PostError::Fabric(Error::Unsupported(_))))?;
     check_eq!(a.connections()?, 0, "connections that were made for them");
     a.nothing_at_once()
 }
@@ -78,7 +81,10 @@ pub(super) fn remote_access(rig: &Rig) -> Outcome {
     let RdmPair { a, b, to_b, .. } = &pair;
     let (local, remote) = (a.patterned(64, 0)?, b.buffer(64)?);
     a.post(*to_b, &Op::write(local.slice(..), remote.by_wrong_key(0)).context(1))?;
+    // Of one that waits at its sender nothing was executed: it is not the one that is lost.
+    a.post_send(*to_b, &Send::inject(b"behind it").matched().context(2))?;
     a.expect(Kind::Write, 1, Status::RemoteAccess)?;
+    a.expect(Kind::Send, 2, Status::Canceled)?;
     a.until("the loss", |a| a.down(*to_b).is_ok_and(|cause| cause.is_some()))?;
     check_eq!(a.down(*to_b)?, Some(DeathCause::Lost), "why it is down");
     remote.check_filled(.., 0)

@@ -207,6 +207,36 @@ fn sticky_until_revive() {
     net.assert_one_session();
 }
 
+/// A side that was forgotten while parked has lost its peer, and broke no rule, whichever of them is the first to connect. The
+/// posts of the one that forgot wait until it is revived.
+#[test]
+fn forgotten_while_parked() {
+    for first in [Side::Low, Side::High] {
+        for (to_low, to_high) in [(1, 0), (0, 1), (2, 3)] {
+            let mut net = Net::new();
+            (0..to_high).for_each(|_| net.post(Side::Low));
+            (0..to_low).for_each(|_| net.post(Side::High));
+            net.settle(LONG);
+            net.park(Side::Low);
+            net.settle(LONG);
+            net.forget(Side::High);
+            net.post(first);
+            net.settle(LONG);
+            assert_eq!(net.deaths(Side::Low), [DeathCause::Lost], "{first:?}, {to_low} {to_high}");
+            assert_eq!(net.deaths(Side::High), [], "{first:?}, {to_low} {to_high}");
+            net.revive(Side::Low);
+            net.post(Side::Low);
+            net.post(Side::High);
+            net.settle(LONG);
+            let of_high = if first == Side::High { vec![0, 1] } else { vec![0] };
+            assert!(net.received(Side::Low).ends_with(&of_high));
+            let last_of_low = to_high + u64::from(first == Side::Low);
+            assert_eq!(net.received(Side::High), [last_of_low]);
+            net.assert_one_session();
+        }
+    }
+}
+
 #[test]
 fn park_races_post() {
     for posts_of in [Side::Low, Side::High] {
@@ -249,11 +279,9 @@ fn hostile_hello() {
     machine.want(none).unwrap();
     let Some(Action::Dial(conn, _)) = machine.poll_action() else { panic!() };
     machine.on_failed(none, conn, DialError::Refused(Refusal::Over(u32::MAX)));
-    assert_eq!(machine.death(), Some(DeathCause::Lost));
-    machine.revive();
-    machine.want(none).unwrap();
-    assert!(matches!(machine.poll_action(), Some(Action::Died(_))));
-    let Some(Action::Dial(conn, _)) = machine.poll_action() else { panic!() };
+    machine.tick(Timeouts::default().retry);
+    let Some(Action::Dial(conn, of_last)) = machine.poll_action() else { panic!() };
+    assert_eq!(of_last.life, u32::MAX);
     machine.on_failed(none, conn, DialError::Refused(Refusal::Stale(u64::MAX)));
     machine.tick(Duration::MAX);
 }

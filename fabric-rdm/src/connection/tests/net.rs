@@ -166,6 +166,15 @@ impl Net {
         *self.host(side) = host(identity(9), peer);
     }
 
+    /// The application of this side removes the peer, and inserts it again.
+    pub(super) fn forget(&mut self, side: Side) {
+        for link in 0..self.links.len() {
+            self.close(side, link);
+        }
+        let (me, peer) = (self.identities[side as usize], self.identities[side.other() as usize]);
+        *self.host(side) = host(me, peer);
+    }
+
     pub(super) fn pass(&mut self, time: Duration) {
         self.now += time;
         let now = self.now;

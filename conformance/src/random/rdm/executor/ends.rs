@@ -118,6 +118,7 @@ impl RdmExecutor<'_> {
         match of.filter(|of| member.peers[*of] == Some(peer)) {
             Some(of) => {
                 self.note(format!("e{at}: e{of} is down: {cause}"));
+                self.model.fell_by(at, of, cause)?;
                 self.model.event(at, of).map_err(|failed| failed.of(cause))
             }
             None => Err(Failed::new("an event of a peer", format!("e{at}: {peer} is down"))),
@@ -198,6 +199,7 @@ impl RdmExecutor<'_> {
         };
         match endpoint.down(peer)? {
             Some(cause) => {
+                self.model.fell_by(at, of, cause)?;
                 self.model.fell(at, of).map_err(|failed| failed.of(cause))?;
                 Ok(true)
             }

@@ -4,7 +4,7 @@
 //! life ends well afterwards. A peer is lost only if one side removed the other, or was dropped, or the target refused an
 //! operation, which ends so, or did not know the initiator.
 
-use fabric_rdm::{Kind, Status};
+use fabric_rdm::{DeathCause, Kind, Status};
 
 use super::super::program::{PLACES, RemoteOp};
 use super::record::{Initiated, Initiating, LifeEnd, Moment, RdmModel};
@@ -104,6 +104,19 @@ impl RdmModel {
             // Of what is canceled the completion may come later, and of what is unsignaled none may come.
             other.ended.is_some() || other.unsignaled || other.canceled
         })
+    }
+
+    /// A peer was seen to be down, for a reason: no endpoint breaks the protocol, and only one that was dropped may have left its
+    /// address to another one.
+    pub(in super::super) fn fell_by(&mut self, at: usize, of: usize, cause: DeathCause) -> Outcome {
+        match cause {
+            DeathCause::Gone if self.dropped[of] => Ok(()),
+            DeathCause::Protocol | DeathCause::Gone => {
+                let expected = format!("e{of} to be lost for e{at}, or not to be reached");
+                Err(Failed::new(expected, cause.to_string()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A peer was seen to be down.

@@ -1,6 +1,6 @@
 //! The model beside stories made by hand: what is right is accepted, and what is wrong is not.
 
-use fabric_rdm::{Kind, Status};
+use fabric_rdm::{DeathCause, Kind, Status};
 
 use super::super::program::{Payload, RdmSettings, RemoteOp, SendSpec, Want};
 use super::{Posting, RdmModel, SeenEnd, Sight, written};
@@ -327,6 +327,25 @@ fn only_what_was_cut_is_lost_and_the_oldest_first() {
     story.sent(messages[1], Status::Ok).unwrap_err();
     story.sent(messages[1], Status::PeerLost).unwrap_err();
     story.sent(messages[1], Status::Canceled).unwrap();
+}
+
+#[test]
+fn a_peer_is_down_for_what_can_have_been() {
+    use DeathCause::{Gone, Lost, Protocol, Unreachable};
+    for (is_dropped, cause, is_right) in [
+        (false, Lost, true),
+        (false, Unreachable, true),
+        (false, Protocol, false),
+        (false, Gone, false),
+        (true, Gone, true),
+        (true, Protocol, false),
+    ] {
+        let mut story = Story::new(2);
+        if is_dropped {
+            story.0.drops(1);
+        }
+        assert_eq!(story.0.fell_by(0, 1, cause).is_ok(), is_right, "{is_dropped}, {cause}");
+    }
 }
 
 #[test]

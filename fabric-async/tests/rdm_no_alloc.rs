@@ -1,0 +1,65 @@
+//! Operations of datagram endpoints allocate nothing, once they are warm: no thread of the process does, those of the node, the
+//! provider and the endpoints included.
+
+#![cfg(all(feature = "rdm", not(miri)))] // Miri has no sockets that sleep
+#![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, which clippy does not take for tests
+
+#[path = "common/allocations.rs"]
+mod allocations;
+mod common;
+
+use allocations::{allocates_nothing, check_counters};
+use common::{exposed, node};
+use fabric_async::rdm::Endpoint;
+use fabric_async::{WaitStrategy, block_on};
+use fabric_rdm::RdmAttr;
+use fabric_rdm::matching::Pattern;
+
+// The only test of this program, as all threads are counted.
+#[test]
+fn operations() {
+    check_counters();
+    for wait in [WaitStrategy::Busy, WaitStrategy::Blocking, WaitStrategy::Adaptive] {
+        let node = node(|b| b.wait(wait));
+        let attr = RdmAttr::default();
+        let (a, b) = (Endpoint::new(&node, &attr).unwrap(), Endpoint::new(&node, &attr).unwrap());
+        let (to_b, to_a) = (a.insert(b.address()).unwrap(), b.insert(a.address()).unwrap());
+        let (_region, remote) = exposed(&node, 4096);
+        let alloc = |len| node.pool().alloc(len).unwrap();
+        block_on(async {
+            // In one frame each: what goes in pieces has a record of its own meanwhile.
+            for len in [8, 4000] {
+                allocates_nothing(&format!("messages of {len} bytes"), async || {
+                    let mut received = b.recv(Pattern::tagged(7).from(to_a), alloc(len));
+                    received.posted().await;
+                    drop(a.send(to_b, alloc(len)).tag(7).await.unwrap());
+                    drop(received.await.unwrap());
+                })
+                .await;
+            }
+            allocates_nothing("messages that end with their receive", async || {
+                let mut received = b.recv(Pattern::untagged(), alloc(100));
+                received.posted().await;
+                drop(a.send(to_b, alloc(100)).matched().await.unwrap());
+                drop(received.await.unwrap());
+            })
+            .await;
+            allocates_nothing("injected messages", async || {
+                let mut received = b.recv(Pattern::untagged(), alloc(100));
+                received.posted().await;
+                a.inject(to_b, &[1; 64]).await.unwrap();
+                drop(received.await.unwrap());
+            })
+            .await;
+            allocates_nothing("writes and reads", async || {
+                let buffer = a.write(to_b, alloc(64), remote.at(0)).await.unwrap();
+                drop(a.read(to_b, buffer, remote.at(0)).await.unwrap());
+            })
+            .await;
+            allocates_nothing("atomics", async || {
+                a.fetch_add(to_b, remote.at(0), 1).await.unwrap();
+            })
+            .await;
+        });
+    }
+}
