@@ -120,8 +120,16 @@ impl Endpoint {
             listener_attr
         };
         let listener = domain.listen_into(listen, &listener_attr, &events)?;
-        let me = EndpointIdentity::random()?;
         let rail = listener.local_addr();
+        let me = match attr.named_by_place {
+            true if rail.ip().is_unspecified() => {
+                let detail =
+                    "named_by_place: it listens at every address, and peers know one of them";
+                return Err(Error::invalid(OP, detail));
+            }
+            true => EndpointIdentity::of_listener(rail),
+            false => EndpointIdentity::random()?,
+        };
         let rails: Vec<_> = match rail.ip().is_unspecified() {
             true => info.addresses.iter().map(|ip| (*ip, rail.port()).into()).collect(),
             false => vec![rail],
