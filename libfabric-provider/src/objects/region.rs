@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fabric::{Access, Error, Region, Slice};
+use fabric::{Access, Capabilities, Error, Region, Slice};
 
 use super::domain::Domain;
 use crate::abi::FidMr;
@@ -40,7 +40,12 @@ impl MemoryRegion {
         (address, len): (*mut u8, usize),
         access: u64,
     ) -> Result<Self, Errno> {
-        let rights = rights(access)?;
+        let mut rights = rights(access)?;
+        // Long messages are read from where they are.
+        if domain.has_datagrams && access & (FI_SEND | FI_REMOTE_READ | FI_REMOTE_WRITE) == FI_SEND
+        {
+            rights |= access_to_send(&domain.device.domain);
+        }
         // SAFETY: the caller's promise.
         let region = unsafe { domain.device.domain.register_raw(address, len, rights)? };
         Ok(MemoryRegion { region, domain: domain.clone() })
@@ -90,4 +95,12 @@ fn rights(access: u64) -> Result<Access, Errno> {
     rights.set(Access::REMOTE_READ, access & FI_REMOTE_READ != 0);
     rights.set(Access::REMOTE_WRITE, access & FI_REMOTE_WRITE != 0);
     Ok(rights)
+}
+
+/// The rights with which a peer reads a long message from where it is, and nothing else, where the device has such rights.
+pub(crate) fn access_to_send(domain: &fabric::Domain) -> Access {
+    match domain.info().capabilities.contains(Capabilities::GRANTS) {
+        true => Access::REMOTE_READ | Access::GRANTS_ONLY,
+        false => Access::empty(),
+    }
 }
