@@ -456,6 +456,18 @@ impl Endpoint {
         Ok(self.driver.call(|core| core.open.len() as u32))
     }
 
+    /// Begins to park all connections, in agreement with the peers: they go when there is [none](Endpoint::connections) any more.
+    /// Peers have then heard of the end of all that they sent, and do not find this endpoint lost when it is dropped. A post
+    /// connects anew.
+    ///
+    /// # Errors
+    /// `InvalidState` in a forked child.
+    pub fn park_all(&self) -> Result<()> {
+        self.check("park_all")?;
+        self.driver.call(|core| core.park_all());
+        Ok(())
+    }
+
     /// Its state as text, for a bug report. Slow; not for the data path.
     pub fn dump(&self) -> String {
         match self.check("dump") {

@@ -18,6 +18,9 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often it looks.
 const CLOSE_TICK: Duration = Duration::from_micros(200);
 
+/// The bounds of a region for atomics of peers are multiples of this.
+const ATOMIC_ALIGNMENT: usize = 8;
+
 /// Registered memory.
 pub(crate) struct MemoryRegion {
     region: Region,
@@ -45,6 +48,11 @@ impl MemoryRegion {
         if domain.has_datagrams && access & (FI_SEND | FI_REMOTE_READ | FI_REMOTE_WRITE) == FI_SEND
         {
             rights |= access_to_send(&domain.device.domain);
+        }
+        // Devices execute atomics on elements at multiples of their size, and want such bounds; in other regions there are none.
+        let is_aligned = (address as usize | len).is_multiple_of(ATOMIC_ALIGNMENT);
+        if domain.has_datagrams && is_aligned && rights.contains(Access::REMOTE_WRITE) {
+            rights |= Access::REMOTE_ATOMIC;
         }
         // SAFETY: the caller's promise.
         let region = unsafe { domain.device.domain.register_raw(address, len, rights)? };

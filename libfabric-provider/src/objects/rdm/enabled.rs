@@ -87,16 +87,23 @@ impl RdmEnabled {
     pub(super) fn end(self: &Arc<Self>) {
         let until = Instant::now() + LINGER;
         // A completion that no one reads keeps its operation outstanding.
-        while self.feed().is_ok_and(|_| self.completions.iter().all(|queue| queue.room() > 0))
-            && self.endpoint.outstanding().unwrap_or(0) > 0
-            && Instant::now() < until
-        {
-            std::thread::sleep(TICK);
-        }
+        let has_room = || self.completions.iter().all(|queue| queue.room() > 0);
+        self.linger(until, || has_room() && self.endpoint.outstanding().unwrap_or(0) > 0);
         lock(&self.claims).clear();
+        // Peers are to hear of the end of what they sent.
+        if self.endpoint.park_all().is_ok() {
+            self.linger(until, || self.endpoint.connections().unwrap_or(0) > 0);
+        }
         let feed: Arc<dyn Feed> = self.clone();
         for queue in &self.completions {
             queue.remove_feed(&feed, self.id);
+        }
+    }
+
+    /// Goes on as long as there is something to wait for, until the time has come.
+    fn linger(&self, until: Instant, waits: impl Fn() -> bool) {
+        while self.feed().is_ok() && waits() && Instant::now() < until {
+            std::thread::sleep(TICK);
         }
     }
 

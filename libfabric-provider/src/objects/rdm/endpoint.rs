@@ -23,7 +23,7 @@ use crate::sync::lock;
 /// Bytes that are free in a buffer for many messages, at least, unless the application sets it.
 const MIN_MULTI_RECV: usize = 64;
 /// Messages of one peer without a receive, and of all. Programs post many before the other side looks for them.
-const WINDOW: Resource = Resource { total: 1 << 18, window: 1 << 15, reserved: 2 };
+const WINDOW: Resource = Resource { total: 1 << 20, window: 1 << 15, reserved: 16 };
 /// Peers that are not in the address vector.
 const STRANGERS: u32 = 1 << 16;
 

@@ -2,13 +2,14 @@
 
 use fabric::Access;
 use fabric_rdm::Probed;
-use fabric_rdm::matching::Pattern;
+use fabric_rdm::matching::{Envelope, Pattern};
 
 use super::enabled::RdmEnabled;
 use super::memory::Memory;
 use super::pending::{Pending, Wants};
 use crate::abi::flags::{
-    FI_CLAIM, FI_COMPLETION, FI_DISCARD, FI_EBADFLAGS, FI_MORE, FI_PEEK, FI_REMOTE_CQ_DATA,
+    FI_ADDR_UNSPEC, FI_CLAIM, FI_COMPLETION, FI_DISCARD, FI_EBADFLAGS, FI_MORE, FI_PEEK,
+    FI_REMOTE_CQ_DATA,
 };
 use crate::errno::Errno;
 use crate::objects::bound::RX;
@@ -45,7 +46,7 @@ impl RdmEnabled {
         }
         let done = match self.endpoint.probe(&probe.pattern)? {
             Some(probed) => self.found(probe, &probed)?,
-            None => self.report(probe, None),
+            None => self.nothing_found(probe),
         };
         if done.error.is_some() || probe.wants == Wants::Completion {
             self.completions[RX].push([done]);
@@ -57,7 +58,7 @@ impl RdmEnabled {
     fn found(&self, probe: &Probe<'_>, probed: &Probed) -> Result<Done, Errno> {
         let Receive { flags, context, .. } = *probe.receive;
         if flags & (FI_CLAIM | FI_DISCARD) == 0 {
-            return Ok(self.report(probe, Some(probed)));
+            return Ok(self.report(probe, probed.envelope, probed.immediate));
         }
         let mut claims = lock(&self.claims);
         if flags & FI_CLAIM != 0 && (claims.len() == MAX_CLAIMS || claims.contains_key(&context)) {
@@ -65,30 +66,40 @@ impl RdmEnabled {
         }
         // Another thread's receive may have met it.
         let Some(claimed) = self.endpoint.claim_shared(probed)? else {
-            return Ok(self.report(probe, None));
+            return Ok(self.nothing_found(probe));
         };
         if flags & FI_CLAIM != 0 {
             claims.insert(context, claimed);
         }
-        Ok(self.report(probe, Some(probed)))
+        Ok(self.report(probe, probed.envelope, probed.immediate))
     }
 
-    /// The completion of a look.
-    fn report(&self, probe: &Probe<'_>, found: Option<&Probed>) -> Done {
-        let envelope = found.map(|found| found.envelope);
-        let immediate = found.and_then(|found| found.immediate);
-        let source = envelope.map(|envelope| self.peers.number(&self.endpoint, envelope.source));
+    fn nothing_found(&self, probe: &Probe<'_>) -> Done {
         Done {
             endpoint: self.id,
             context: probe.receive.context,
-            flags: probe.kind | if immediate.is_some() { FI_REMOTE_CQ_DATA } else { 0 },
-            len: envelope.map_or(0, |envelope| envelope.len as usize),
-            data: immediate.map_or(0, u64::from),
-            tag: envelope.and_then(|envelope| envelope.tag).unwrap_or(0),
+            flags: probe.kind,
+            len: 0,
+            data: 0,
+            tag: 0,
             buffer: 0,
-            source: source.unwrap_or(crate::abi::flags::FI_ADDR_UNSPEC),
+            source: FI_ADDR_UNSPEC,
             overflow: 0,
-            error: if found.is_none() { Some((Errno(libc::ENOMSG), 0)) } else { None },
+            error: Some((Errno(libc::ENOMSG), 0)),
+        }
+    }
+
+    /// The completion of a look that found this message.
+    fn report(&self, probe: &Probe<'_>, envelope: Envelope, immediate: Option<u32>) -> Done {
+        let has_data = if immediate.is_some() { FI_REMOTE_CQ_DATA } else { 0 };
+        Done {
+            flags: probe.kind | has_data,
+            len: envelope.len as usize,
+            data: immediate.map_or(0, u64::from),
+            tag: envelope.tag.unwrap_or(0),
+            source: self.peers.number(&self.endpoint, envelope.source),
+            error: None,
+            ..self.nothing_found(probe)
         }
     }
 
@@ -98,10 +109,8 @@ impl RdmEnabled {
         let memory = Memory::of(self, buffers, Access::LOCAL_WRITE)?;
         let mut claimed = lock(&self.claims).remove(&context).ok_or(Errno::INVALID)?;
         if discards {
-            drop(claimed);
             if probe.wants == Wants::Completion {
-                let done = Done { len: 0, error: None, ..self.report(probe, None) };
-                self.completions[RX].push([done]);
+                self.completions[RX].push([self.report(probe, claimed.envelope(), None)]);
             }
             return Ok(());
         }
