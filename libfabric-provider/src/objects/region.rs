@@ -1,6 +1,7 @@
 //! Memory regions.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fabric::{Access, Capabilities, Error, Region, Slice};
@@ -24,6 +25,8 @@ const ATOMIC_ALIGNMENT: usize = 8;
 /// Registered memory.
 pub(crate) struct MemoryRegion {
     region: Region,
+    /// No two have the same.
+    pub(crate) number: u64,
     domain: Arc<Domain>,
 }
 
@@ -56,12 +59,20 @@ impl MemoryRegion {
         }
         // SAFETY: the caller's promise.
         let region = unsafe { domain.device.domain.register_raw(address, len, rights)? };
-        Ok(MemoryRegion { region, domain: domain.clone() })
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        Ok(MemoryRegion { region, number, domain: domain.clone() })
     }
 
     /// What peers name it by.
     pub(crate) fn key(&self) -> u64 {
         self.region.remote().key()
+    }
+
+    /// Whether a buffer is a part of it.
+    pub(crate) fn contains(&self, address: usize, len: usize) -> bool {
+        let start = address.checked_sub(self.region.addr());
+        start.is_some_and(|start| start <= self.region.len() && len <= self.region.len() - start)
     }
 
     /// The part that a buffer of the application's is.
@@ -80,6 +91,7 @@ impl MemoryRegion {
                 Err(Error::Busy) if Instant::now() < until => {
                     // What has ended is in our queues, or on its way there.
                     self.domain.device.drain();
+                    self.domain.device.release(self.number);
                     if matches!(self.region.close(), Err(Error::Busy)) {
                         std::thread::sleep(CLOSE_TICK);
                     }

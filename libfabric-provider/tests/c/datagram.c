@@ -7,7 +7,7 @@
 #define UNKNOWN (1ULL << 50)
 #define SIZE 65536
 
-static char near[SIZE], far[SIZE];
+static char near[SIZE], all[SIZE + 8], *far = all + 8;
 
 /* One endpoint, with queues of its own for both sides. */
 struct end {
@@ -247,6 +247,19 @@ static void one_sided(struct end *a, struct end *b) {
     GIVES(fi_close(&words->fid), 0);
 }
 
+/* A region goes with the receives into it. */
+static void canceled(struct end *b) {
+    struct fid_mr *mr;
+    NEEDS(fi_mr_reg(domain, far, SIZE, FI_RECV, 0, 0, 0, &mr, NULL));
+    GIVES(fi_recv(b->ep, far, 8, fi_mr_desc(mr), FI_ADDR_UNSPEC, far), 0);
+    /* One that is not all in the region is not of it. */
+    GIVES(fi_recv(b->ep, far - 1, 8, fi_mr_desc(mr), FI_ADDR_UNSPEC, near), 0);
+    GIVES(fi_close(&mr->fid), 0);
+    GIVES(failed(b->rx), FI_ECANCELED);
+    GIVES(fi_cancel(&b->ep->fid, near), 0);
+    GIVES(failed(b->rx), FI_ECANCELED);
+}
+
 static void close_end(struct end *end) {
     GIVES(fi_close(&end->av->fid), -FI_EBUSY);
     GIVES(fi_close(&end->ep->fid), 0);
@@ -265,6 +278,7 @@ int main(void) {
     tagged(&a, &b);
     many(&a, &b);
     one_sided(&a, &b);
+    canceled(&b);
     /* A receive that no message has met ends with its endpoint. */
     GIVES(fi_recv(b.ep, far, 8, NULL, FI_ADDR_UNSPEC, far), 0);
     close_end(&a);

@@ -15,6 +15,7 @@ use crate::errno::Errno;
 use crate::objects::av::{AddressUser, AddressVector};
 use crate::objects::bound::{Bound, RX, TX};
 use crate::objects::completions::{Completions, Done, Feed, Whose};
+use crate::objects::devices::RegionHolder;
 use crate::objects::domain::Domain;
 use crate::objects::marks;
 use crate::objects::tally::Tally;
@@ -71,6 +72,8 @@ impl RdmEnabled {
         bound.feed_counters(&enabled.completions);
         let user: Arc<dyn AddressUser> = enabled.clone();
         vector.add_user(Arc::downgrade(&user));
+        let holder: Arc<dyn RegionHolder> = enabled.clone();
+        domain.device.add_holder(Arc::downgrade(&holder));
         let feed: Arc<dyn Feed> = enabled.clone();
         enabled.completions[TX].add_feed(feed.clone())?;
         if !enabled.has_one_queue() {
@@ -226,6 +229,17 @@ impl Feed for RdmEnabled {
 
     fn descriptor(&self) -> Result<BorrowedFd<'_>, Errno> {
         Ok(self.endpoint.descriptor()?)
+    }
+}
+
+impl RegionHolder for RdmEnabled {
+    fn release(&self, region: u64) {
+        let receives = lock(&self.pending).of_region(region);
+        for receive in receives {
+            if let Err(error) = self.endpoint.cancel(receive) {
+                log::debug!("a receive is not canceled: {error}");
+            }
+        }
     }
 }
 

@@ -31,8 +31,11 @@ impl<'a> Memory<'a> {
         };
         match buffer.region {
             _ if buffer.len == 0 => Ok(Memory::Nothing(&enabled.nothing)),
-            Some(region) => Ok(Memory::Part(region, buffer)),
-            None => {
+            Some(region) if region.contains(buffer.address, buffer.len) => {
+                Ok(Memory::Part(region, buffer))
+            }
+            // Programs name a region that is near: others than this library do not look at it.
+            _ => {
                 let place = (buffer.address as *mut u8, buffer.len);
                 // SAFETY: `fi_msg(3)` and its kin: the application keeps the buffer as it is until the operation's completion, and
                 // the operation alone holds the registration when this handle is gone. What is outstanding when an endpoint is
@@ -42,6 +45,11 @@ impl<'a> Memory<'a> {
                 Ok(Memory::Own(region))
             }
         }
+    }
+
+    /// The region of the application's, by its number; 0 for none.
+    pub(super) fn region(&self) -> u64 {
+        if let Memory::Part(region, _) = self { region.number } else { 0 }
     }
 
     pub(super) fn slice(&self) -> Result<Slice<'_>, Errno> {

@@ -79,6 +79,7 @@ impl Transfers for RdmEndpoint {
             pending.buffer = receive.buffers.first().map_or(0, |buffer| buffer.address);
         }
         let memory = Memory::of(enabled, receive.buffers, Access::LOCAL_WRITE)?;
+        pending.region = memory.region();
         let mut recv = Recv::new(pattern, memory.slice()?);
         if is_many {
             recv = recv.of_many(self.min_free());

@@ -26,13 +26,15 @@ pub(super) struct Pending {
     pub(super) wants: Wants,
     /// Where its messages go, where a completion says so.
     pub(super) buffer: usize,
+    /// The region that a receive goes to; 0 for none.
+    pub(super) region: u64,
     /// Once it is posted.
     op: Option<OpId>,
 }
 
 impl Pending {
     pub(super) fn new(context: u64, flags: u64, wants: Wants) -> Self {
-        Pending { context, flags, wants, buffer: 0, op: None }
+        Pending { context, flags, wants, buffer: 0, region: 0, op: None }
     }
 }
 
@@ -84,6 +86,12 @@ impl PendingTable {
         *place = (place.0.wrapping_add(1), None);
         self.free.push(at);
         Some(pending)
+    }
+
+    /// The receives into a region.
+    pub(super) fn of_region(&self, region: u64) -> Vec<OpId> {
+        let all = self.places.iter().filter_map(|(_, pending)| pending.as_ref());
+        all.filter(|pending| pending.region == region).filter_map(|pending| pending.op).collect()
     }
 
     /// The operation that the application gave this context, to be canceled.
