@@ -102,6 +102,16 @@ impl Address {
         Ok(Address { identity, host, rails })
     }
 
+    /// The address of an endpoint that listens at `place` and is [named by it](crate::RdmAttr::named_by_place). Of its host
+    /// nothing is said.
+    ///
+    /// # Errors
+    /// [`AddressError::Rail`]: no endpoint listens there.
+    pub fn of_listener(place: SocketAddr) -> Result<Self, AddressError> {
+        let identity = EndpointIdentity::of_listener(place);
+        Address::new(identity, HostIdentity::from_bytes([0; 16]), &[place])
+    }
+
     /// The incarnation that is meant.
     pub fn identity(&self) -> EndpointIdentity {
         self.identity
@@ -281,6 +291,16 @@ mod tests {
                         00000000";
         let text = address(&["192.0.2.1:7471"]).to_string();
         assert_eq!(text[..120], *expected);
+    }
+
+    #[test]
+    fn places_name_endpoints() {
+        let of = |place: &str| Address::of_listener(place.parse().unwrap()).map(|a| a.identity());
+        assert_eq!(of("192.0.2.1:7471"), of("[::ffff:192.0.2.1]:7471"));
+        assert_eq!(of("[fe80::1%3]:7471"), of("[fe80::1%5]:7471"));
+        assert_ne!(of("192.0.2.1:7471"), of("192.0.2.1:7472"));
+        assert_ne!(of("192.0.2.1:7471"), of("192.0.2.2:7471"));
+        assert!(of("192.0.2.1:0").is_err());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use fabric_core::error::SHARED;
@@ -24,6 +25,21 @@ impl EndpointIdentity {
     /// [`Error::Internal`]: the system gives no random numbers.
     pub fn random() -> Result<Self> {
         random_bytes("identity").map(Self::from_bytes)
+    }
+
+    /// That of an endpoint that is [named by its place](crate::RdmAttr::named_by_place). A scope is not part of it: hosts number
+    /// theirs on their own.
+    pub fn of_listener(place: SocketAddr) -> Self {
+        let mut hasher = Sha256::new();
+        hasher.update(b"fabric endpoint identity by place 1");
+        match place.ip().to_canonical() {
+            IpAddr::V4(ip) => hasher.update(ip.octets()),
+            IpAddr::V6(ip) => hasher.update(ip.octets()),
+        }
+        hasher.update(place.port().to_be_bytes());
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&hasher.finalize()[..16]);
+        Self::from_bytes(bytes)
     }
 
     /// From its bytes.

@@ -13,16 +13,19 @@ use crate::errno::Errno;
 /// An object that C holds.
 ///
 /// # Safety
-/// `C` is `repr(C)` and begins with a [`Fid`], or is one; no two objects have the same class.
+/// `C` is `repr(C)` and begins with a [`Fid`], or is one; objects of the same class have the same `C`, and differ in `KIND`.
 pub(crate) unsafe trait Object: Send + Sync + 'static {
     type C;
     const CLASS: usize;
+    const KIND: usize = 0;
 }
 
 #[repr(C)]
 struct Handle<T: Object> {
     /// C reads it at any time, and an application may change the context.
     c: UnsafeCell<T::C>,
+    /// Which object of its class it is: at the same place in all handles of a class.
+    kind: usize,
     object: Arc<T>,
 }
 
@@ -53,7 +56,7 @@ pub(crate) fn fid<T: Object>(context: *mut c_void, ops: &'static Ops) -> Fid {
 pub(crate) fn open<T: Object>(object: Arc<T>, c: impl FnOnce(Name) -> T::C) -> *mut T::C {
     let mut place = Box::<Handle<T>>::new_uninit();
     let at = place.as_mut_ptr();
-    place.write(Handle { c: UnsafeCell::new(c(Name::of(at))), object });
+    place.write(Handle { c: UnsafeCell::new(c(Name::of(at))), kind: T::KIND, object });
     Box::into_raw(place).cast()
 }
 
@@ -82,12 +85,11 @@ pub(crate) unsafe fn class(handle: *const Fid) -> Option<usize> {
 /// # Safety
 /// `handle` is null or a handle that this library made, as of [`object`].
 pub(crate) unsafe fn of_fid<'a, T: Object>(handle: *mut Fid) -> Result<&'a Arc<T>, Errno> {
-    // SAFETY: the caller's promise.
-    match unsafe { class(handle) } {
-        // SAFETY: of this class all handles are of `T`.
-        Some(class) if class == T::CLASS => unsafe { object::<T>(handle.cast()) },
-        _ => Err(Errno::INVALID),
-    }
+    // SAFETY: the caller's promise. Handles of one class are alike up to the kind.
+    let is_one =
+        unsafe { class(handle) == Some(T::CLASS) && (*handle.cast::<Handle<T>>()).kind == T::KIND };
+    // SAFETY: of this class and kind all handles are of `T`.
+    if is_one { unsafe { object::<T>(handle.cast()) } } else { Err(Errno::INVALID) }
 }
 
 /// Ends a handle, and gives what was behind it; `FI_EBUSY` while other objects use that.

@@ -45,7 +45,7 @@ const PACKAGES: &[(&str, &str, &[&str])] = &[
         &["fabric", "fabric_async", "fabric_rdm", "fabric_util", "provider_mem"],
     ),
     ("tools", "fabric_tools", &["fabric", "fabric_exchange", "fabric_util"]),
-    ("libfabric-provider", "fab_fi", &["fabric"]),
+    ("libfabric-provider", "fab_fi", &["fabric", "fabric_rdm"]),
     ("mutants", "mutants", &["conformance"]),
     ("bench", "bench", &["fabric", "fabric_async", "fabric_rdm", "fabric_util"]),
 ];

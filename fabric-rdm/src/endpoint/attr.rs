@@ -39,6 +39,10 @@ pub struct RdmAttr {
     pub timeouts: Timeouts,
     /// Where to listen; `None`: at the device's first address, with any port.
     pub listen: Option<SocketAddr>,
+    /// The identity follows from where it listens ([`Address::of_listener`](crate::Address::of_listener)), so that peers need to
+    /// know no more than that. An endpoint that is made later at the same place has the same one: peers that had a connection find
+    /// it lost, but others take it for its predecessor. Not for one that listens at every address.
+    pub named_by_place: bool,
     /// Connection requests that may wait.
     pub backlog: usize,
     /// What connections are made with: liveness, traffic class, path. Its depths, segments, inject and connect time-out are not
@@ -61,6 +65,7 @@ impl Default for RdmAttr {
             window: WindowLimits::default(),
             timeouts: Timeouts::default(),
             listen: None,
+            named_by_place: false,
             backlog: 128,
             connection: EndpointAttr::default(),
         }

@@ -20,6 +20,8 @@ pub struct Probed {
     id: MessageId,
     /// What is known of it.
     pub envelope: Envelope,
+    /// Its immediate data, if it carries some.
+    pub immediate: Option<u32>,
 }
 
 impl Endpoint {
@@ -29,10 +31,7 @@ impl Endpoint {
     /// `InvalidState` in a forked child.
     pub fn probe(&self, pattern: &Pattern) -> Result<Option<Probed>> {
         self.check("probe")?;
-        Ok(self.driver.poll(|core| {
-            let (id, envelope) = core.shared.matcher.probe(pattern)?;
-            Some(Probed { id, envelope })
-        }))
+        Ok(self.driver.poll(|core| core.probe(pattern)))
     }
 
     /// As [`probe`](Endpoint::probe), without a poll: among those that were there at the last one.
@@ -41,10 +40,7 @@ impl Endpoint {
     /// `InvalidState` in a forked child.
     pub fn peek(&self, pattern: &Pattern) -> Result<Option<Probed>> {
         self.check("peek")?;
-        Ok(self.driver.look(|core| {
-            let (id, envelope) = core.shared.matcher.probe(pattern)?;
-            Some(Probed { id, envelope })
-        }))
+        Ok(self.driver.look(|core| core.probe(pattern)))
     }
 
     /// Takes a message that was probed, so that no receive meets it. `None`: it was taken before.
@@ -146,6 +142,13 @@ impl Drop for Claimed<'_> {
 }
 
 impl Core {
+    fn probe(&mut self, pattern: &Pattern) -> Option<Probed> {
+        let (id, envelope) = self.shared.matcher.probe(pattern)?;
+        let arrival =
+            self.shared.matcher.payload(id).and_then(|key| self.shared.arrivals.get(*key));
+        Some(Probed { id, envelope, immediate: arrival.and_then(|arrival| arrival.immediate) })
+    }
+
     fn receive_claimed(
         &mut self,
         key: Option<OpKey>,

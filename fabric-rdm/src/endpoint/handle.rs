@@ -120,8 +120,16 @@ impl Endpoint {
             listener_attr
         };
         let listener = domain.listen_into(listen, &listener_attr, &events)?;
-        let me = EndpointIdentity::random()?;
         let rail = listener.local_addr();
+        let me = match attr.named_by_place {
+            true if rail.ip().is_unspecified() => {
+                let detail =
+                    "named_by_place: it listens at every address, and peers know one of them";
+                return Err(Error::invalid(OP, detail));
+            }
+            true => EndpointIdentity::of_listener(rail),
+            false => EndpointIdentity::random()?,
+        };
         let rails: Vec<_> = match rail.ip().is_unspecified() {
             true => info.addresses.iter().map(|ip| (*ip, rail.port()).into()).collect(),
             false => vec![rail],
@@ -446,6 +454,18 @@ impl Endpoint {
     pub fn connections(&self) -> Result<u32> {
         self.check("connections")?;
         Ok(self.driver.call(|core| core.open.len() as u32))
+    }
+
+    /// Begins to park all connections, in agreement with the peers: they go when there is [none](Endpoint::connections) any more.
+    /// Peers have then heard of the end of all that they sent, and do not find this endpoint lost when it is dropped. A post
+    /// connects anew.
+    ///
+    /// # Errors
+    /// `InvalidState` in a forked child.
+    pub fn park_all(&self) -> Result<()> {
+        self.check("park_all")?;
+        self.driver.call(|core| core.park_all());
+        Ok(())
     }
 
     /// Its state as text, for a bug report. Slow; not for the data path.

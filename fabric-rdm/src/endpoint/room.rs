@@ -138,6 +138,18 @@ impl Core {
         }
     }
 
+    /// Begins to park all connections.
+    pub(super) fn park_all(&mut self) {
+        for at in 0..self.open.len() {
+            if let Some((link, shared)) = self.find_link(self.open[at])
+                && link.connection.park()
+            {
+                link.mark(shared);
+            }
+        }
+        self.pump();
+    }
+
     /// Gives up the first connection that is of no use. Whether there was one.
     fn abandon_useless(&mut self) -> bool {
         let (now, patience) = (self.shared.now(), self.shared.attr.timeouts.attempt);

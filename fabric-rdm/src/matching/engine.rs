@@ -287,6 +287,12 @@ impl<R: Copy, M> Matcher<R, M> {
         Some((MessageId { seq, at }, message.envelope))
     }
 
+    /// What came with a message that [`probe`](Self::probe) or [`arrive`](Self::arrive) named. `None`: it has been taken.
+    pub fn payload(&self, message: MessageId) -> Option<&M> {
+        let (seq, found) = self.unexpected.get(message.at)?;
+        (seq == message.seq).then_some(&found.payload)
+    }
+
     /// Takes out a message that [`probe`](Self::probe) or [`arrive`](Self::arrive) named: no receive meets it now, and
     /// the caller does with it what it likes. `None`: it has been taken before.
     pub fn claim(&mut self, message: MessageId) -> Option<Message<M>> {

@@ -93,8 +93,15 @@ fn handles() -> Vec<Place> {
         "struct fi_ops_rma" OpsRma {
             size, read, readv, readmsg, write, writev, writemsg, inject, writedata, injectdata,
         }
-        "struct fi_ops_tagged" OpsTagged { size, all = "recv" }
-        "struct fi_ops_atomic" OpsAtomic { size, all = "write" }
+        "struct fi_ops_tagged" OpsTagged {
+            size, recv, recvv, recvmsg, send, sendv, sendmsg, inject, senddata, injectdata,
+        }
+        "struct fi_ops_atomic" OpsAtomic {
+            size, write, writev, writemsg, inject, readwrite, readwritev, readwritemsg, compwrite, compwritev,
+            compwritemsg, writevalid, readwritevalid, compwritevalid,
+        }
+        "struct fid_av" FidAv { fid, ops }
+        "struct fi_ops_av" OpsAv { size, insert, insertsvc, insertsym, remove, lookup, straddr, av_set }
         "struct fi_ops_collective" OpsCollective { size, all = "barrier" }
     }
 }
@@ -118,6 +125,14 @@ fn transfers() -> Vec<Place> {
         "struct fi_msg" FiMsg { msg_iov, desc, iov_count, addr, context, data }
         "struct fi_rma_iov" FiRmaIov { addr, len, key }
         "struct fi_msg_rma" FiMsgRma { msg_iov, desc, iov_count, addr, rma_iov, rma_iov_count, context, data }
+        "struct fi_av_attr" FiAvAttr { kind = "type", rx_ctx_bits, count, ep_per_node, name, map_addr, flags }
+        "struct fi_msg_tagged" FiMsgTagged { msg_iov, desc, iov_count, addr, tag, ignore, context, data }
+        "struct fi_atomic_attr" FiAtomicAttr { count, size }
+        "struct fi_ioc" FiIoc { addr, count }
+        "struct fi_rma_ioc" FiRmaIoc { addr, count, key }
+        "struct fi_msg_atomic" FiMsgAtomic {
+            msg_iov, desc, iov_count, addr, rma_iov, rma_iov_count, datatype, op, context, data,
+        }
         "struct fi_mr_attr" FiMrAttr {
             mr_iov, iov_count, access, offset, requested_key, context, auth_key_size, auth_key, iface,
         }
@@ -134,7 +149,9 @@ macro_rules! values {
 #[rustfmt::skip]
 fn constants() -> Vec<(&'static str, u64)> {
     values! {
-        FI_MSG FI_RMA FI_READ FI_WRITE FI_RECV FI_SEND FI_REMOTE_READ FI_REMOTE_WRITE FI_REMOTE_CQ_DATA FI_MORE FI_PEEK
+        FI_MSG FI_RMA FI_TAGGED FI_ATOMIC FI_MULTI_RECV FI_MATCH_COMPLETE FI_DIRECTED_RECV FI_DISCARD FI_CLAIM
+        FI_FETCH_ATOMIC FI_COMPARE_ATOMIC FI_SYNC_ERR FI_EP_RDM FI_AV_MAP FI_AV_TABLE FI_ADDR_UNSPEC FI_CLASS_AV
+        FI_OPT_MIN_MULTI_RECV FI_ENOAV FI_READ FI_WRITE FI_RECV FI_SEND FI_REMOTE_READ FI_REMOTE_WRITE FI_REMOTE_CQ_DATA FI_MORE FI_PEEK
         FI_FENCE FI_COMPLETION FI_INJECT FI_INJECT_COMPLETE FI_TRANSMIT_COMPLETE FI_DELIVERY_COMPLETE FI_AFFINITY
         FI_LOCAL_COMM FI_REMOTE_COMM FI_PROV_ATTR_ONLY FI_NUMERICHOST FI_SOURCE FI_SELECTIVE_COMPLETION FI_RX_CQ_DATA
         FI_LOCAL_MR FI_MR_BASIC FI_MR_SCALABLE FI_MR_LOCAL FI_MR_VIRT_ADDR FI_MR_ALLOCATED FI_MR_PROV_KEY
@@ -149,7 +166,25 @@ fn constants() -> Vec<(&'static str, u64)> {
         FI_LOG_INFO FI_LOG_DEBUG FI_LOG_CORE
         FI_EOTHER FI_ETOOSMALL FI_EOPBADSTATE FI_EAVAIL FI_EBADFLAGS FI_ENOEQ FI_EDOMAIN FI_ENOCQ FI_ETRUNC
     }
-    .to_vec()
+    .into_iter()
+    .chain(enums())
+    .collect()
+}
+
+macro_rules! values_of {
+    ($module:ident: $($name:ident)*) => { [$((stringify!($name), flags::$module::$name as u64)),*] };
+}
+
+/// Operations and types of atomics.
+#[rustfmt::skip]
+fn enums() -> Vec<(&'static str, u64)> {
+    let ops = values_of! {
+        op: FI_MIN FI_MAX FI_SUM FI_BOR FI_BAND FI_BXOR FI_ATOMIC_READ FI_ATOMIC_WRITE FI_CSWAP
+    };
+    let types = values_of! {
+        datatype: FI_INT8 FI_UINT8 FI_INT16 FI_UINT16 FI_INT32 FI_UINT32 FI_INT64 FI_UINT64 FI_FLOAT FI_DOUBLE
+    };
+    ops.into_iter().chain(types).collect()
 }
 
 /// A program that prints the version, then a number a line.

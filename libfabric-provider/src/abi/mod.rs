@@ -2,7 +2,9 @@
 //! every table of functions has its size: what is here holds for all of them. Nothing here reads or writes more than this.
 //! The test `layout` compares all of it with the headers that are installed.
 
+mod av;
 mod base;
+mod ep;
 mod fid;
 pub(crate) mod flags;
 mod info;
@@ -12,7 +14,9 @@ mod provider;
 mod queue;
 mod transfer;
 
+pub(crate) use av::*;
 pub(crate) use base::*;
+pub(crate) use ep::*;
 pub(crate) use fid::*;
 pub(crate) use info::*;
 pub(crate) use provider::*;

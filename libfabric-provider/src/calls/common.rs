@@ -3,16 +3,20 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
+use std::sync::atomic::Ordering;
 
 use crate::abi::Fid;
 use crate::abi::flags::{
-    FI_ETOOSMALL, FI_GETWAIT, FI_GETWAITOBJ, FI_WAIT_FD, FI_WAIT_NONE, version,
+    FI_ETOOSMALL, FI_GETOPSFLAG, FI_GETWAIT, FI_GETWAITOBJ, FI_RECV, FI_SEND, FI_SETOPSFLAG,
+    FI_WAIT_FD, FI_WAIT_NONE, version,
 };
 use crate::discovery::address;
 use crate::entry::entry;
 use crate::errno::Errno;
 use crate::handle::{Object, close as close_handle};
 use crate::libfabric::Libfabric;
+use crate::objects::bound::{RX, TX};
+use crate::objects::transfer::Transfers;
 
 /// From this version of the interface on, an error entry says how large its data is, and an application can give a buffer for it.
 pub(super) const API_WITH_DATA_SIZE: u32 = version(1, 5);
@@ -98,4 +102,52 @@ pub(super) unsafe extern "C" fn close<T: Object>(handle: *mut Fid) -> c_int {
         unsafe { close_handle::<T>(handle)? };
         Ok(0)
     })
+}
+
+/// The commands that read and set the flags of operations that have none of their own.
+///
+/// # Safety
+/// `argument` is null, or points to a number of 64 bits (`fi_endpoint(3)`, `FI_GETOPSFLAG`).
+pub(super) unsafe fn op_flags_command<E: Transfers>(
+    endpoint: &E,
+    command: c_int,
+    argument: *mut c_void,
+) -> Result<c_int, Errno> {
+    if ![FI_GETOPSFLAG, FI_SETOPSFLAG].contains(&command) {
+        return Err(Errno::NOT_THERE);
+    }
+    // SAFETY: the caller's promise.
+    let flags = unsafe { argument.cast::<u64>().as_mut() }.ok_or(Errno::INVALID)?;
+    let side = match *flags & (FI_SEND | FI_RECV) {
+        FI_SEND => TX,
+        FI_RECV => RX,
+        _ => return Err(Errno::INVALID),
+    };
+    let own = &endpoint.op_flags()[side];
+    match command {
+        FI_GETOPSFLAG => *flags = own.load(Ordering::Relaxed),
+        _ => own.store(*flags & !(FI_SEND | FI_RECV), Ordering::Relaxed),
+    }
+    Ok(0)
+}
+
+/// Writes an option that is a size (`fi_endpoint(3)`, `fi_getopt`).
+///
+/// # Safety
+/// `len` is null or points to the number of bytes that `value` has.
+pub(super) unsafe fn option(
+    size: usize,
+    value: *mut c_void,
+    len: *mut usize,
+) -> Result<c_int, Errno> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let len = len.as_mut().ok_or(Errno::INVALID)?;
+        if *len < size_of::<usize>() {
+            return Err(Errno(FI_ETOOSMALL));
+        }
+        *value.cast::<usize>().as_mut().ok_or(Errno::INVALID)? = size;
+        *len = size_of::<usize>();
+    }
+    Ok(0)
 }

@@ -26,8 +26,6 @@ static OPS: OpsCq =
 
 /// The entries of a queue whose size the application leaves open.
 const SIZE: usize = 1024;
-/// No source is known: connections have one peer, and no address vector.
-const NO_ADDRESS: u64 = u64::MAX;
 
 /// `fi_cq_open`
 pub(super) unsafe extern "C" fn open_queue(
@@ -83,11 +81,15 @@ unsafe extern "C" fn control(handle: *mut Fid, command: c_int, argument: *mut c_
 /// Writes an entry as the format has it.
 ///
 /// # Safety
-/// `to` has room for `at` entries of the format, and one more.
+/// `to` has room for `at` entries of the format, and one more; `sources` is null, or has room for as many.
 #[inline]
-unsafe fn put(format: c_int, to: *mut c_void, at: usize, done: &Done) {
-    let (op_context, buf) = (done.context as *mut c_void, std::ptr::null_mut());
-    let Done { flags, len, data, .. } = *done;
+unsafe fn put(format: c_int, to: *mut c_void, sources: *mut u64, at: usize, done: &Done) {
+    let (op_context, buf) = (done.context as *mut c_void, done.buffer as *mut c_void);
+    let Done { flags, len, data, tag, .. } = *done;
+    if !sources.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { sources.add(at).write(done.source) };
+    }
     // SAFETY: the caller's promise; a caller's array may have any alignment that its own type has.
     unsafe {
         match format {
@@ -100,7 +102,7 @@ unsafe fn put(format: c_int, to: *mut c_void, at: usize, done: &Done) {
                 to.cast::<FiCqDataEntry>().add(at).write(entry);
             }
             _ => {
-                let entry = FiCqTaggedEntry { op_context, flags, len, buf, data, tag: 0 };
+                let entry = FiCqTaggedEntry { op_context, flags, len, buf, data, tag };
                 to.cast::<FiCqTaggedEntry>().add(at).write(entry);
             }
         }
@@ -123,20 +125,10 @@ unsafe extern "C" fn readfrom(
         unsafe {
             let queue = object::<Queue>(queue)?;
             let count = if to.is_null() { 0 } else { count };
-            let read = queue.completions.read(count, |at, done| put(queue.format, to, at, done))?;
-            no_sources(sources, read);
-            Ok(read as isize)
+            let put = |at, done: &Done| put(queue.format, to, sources, at, done);
+            Ok(queue.completions.read(count, put)? as isize)
         }
     })
-}
-
-/// # Safety
-/// `sources` is null or has room for so many.
-unsafe fn no_sources(sources: *mut u64, count: usize) {
-    if !sources.is_null() {
-        // SAFETY: the caller's promise.
-        unsafe { std::slice::from_raw_parts_mut(sources, count) }.fill(NO_ADDRESS);
-    }
 }
 
 unsafe extern "C" fn sread(
@@ -164,10 +156,8 @@ unsafe extern "C" fn sreadfrom(
             let queue = object::<Queue>(queue)?;
             let count = if to.is_null() { 0 } else { count };
             let until = deadline(timeout);
-            let put = |at, done: &Done| put(queue.format, to, at, done);
-            let read = queue.read_or_sleep(count, until, put)?;
-            no_sources(sources, read);
-            Ok(read as isize)
+            let put = |at, done: &Done| put(queue.format, to, sources, at, done);
+            Ok(queue.read_or_sleep(count, until, put)? as isize)
         }
     })
 }
@@ -184,7 +174,8 @@ unsafe extern "C" fn readerr(queue: *mut FidCq, to: *mut FiCqErrEntry, _flags: u
             let (errno, _) = done.error.ok_or(Errno::AGAIN)?;
             (*to).op_context = done.context as *mut c_void;
             ((*to).flags, (*to).len, (*to).data) = (done.flags, done.len, done.data);
-            ((*to).buf, (*to).tag, (*to).olen) = (std::ptr::null_mut(), 0, 0);
+            ((*to).buf, (*to).tag) = (done.buffer as *mut c_void, done.tag);
+            (*to).olen = done.overflow;
             ((*to).err, (*to).prov_errno) = (errno.0, errno.0);
             // There is no data. A buffer that the application gives stays its own.
             if queue.domain.fabric.version >= API_WITH_DATA_SIZE {

@@ -4,7 +4,8 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use super::common::close;
-use super::{cntr, cq, ep, mr};
+use super::{av, cntr, cq, ep, mr, rdm};
+use crate::abi::flags::FI_EP_RDM;
 use crate::abi::{FiInfo, FidDomain, FidFabric, Ops, OpsDomain};
 use crate::discovery::owned::text;
 use crate::entry::{entry, handle_ops, no_bind, no_control, refused};
@@ -17,7 +18,7 @@ static FID_OPS: Ops = handle_ops(close::<Domain>, no_bind, no_control);
 
 static OPS: OpsDomain = OpsDomain {
     size: size_of::<OpsDomain>(),
-    av_open: refused,
+    av_open: av::open_vector,
     cq_open: cq::open_queue,
     endpoint: ep::open_endpoint,
     scalable_ep: refused,
@@ -25,7 +26,7 @@ static OPS: OpsDomain = OpsDomain {
     poll_open: refused,
     stx_ctx: refused,
     srx_ctx: refused,
-    query_atomic: refused,
+    query_atomic: rdm::query,
     query_collective: refused,
     endpoint2: refused,
 };
@@ -56,7 +57,9 @@ pub(super) unsafe extern "C" fn open_domain(
             let fabric = object::<Fabric>(fabric)?;
             let place = domain.as_mut().ok_or(Errno::INVALID)?;
             let device = device(fabric, info)?;
-            let domain = Domain { device, fabric: fabric.clone() };
+            let ep_attr = info.as_ref().and_then(|info| info.ep_attr.as_ref());
+            let has_datagrams = ep_attr.is_some_and(|attr| attr.kind == FI_EP_RDM);
+            let domain = Domain { device, fabric: fabric.clone(), has_datagrams };
             *place = open(Arc::new(domain), |_| FidDomain {
                 fid: fid::<Domain>(context, &FID_OPS),
                 ops: &OPS,

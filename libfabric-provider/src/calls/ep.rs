@@ -3,19 +3,22 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
+use super::common::{op_flags_command, option};
+use super::rdm::open_rdm;
 use super::{cm, msg, refusals, rma};
 use crate::abi::flags::{
-    FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EQ, FI_ENABLE, FI_ETOOSMALL, FI_GETOPSFLAG,
-    FI_OPT_CM_DATA_SIZE, FI_OPT_ENDPOINT, FI_RECV, FI_RX_CQ_DATA, FI_SEND, FI_SETOPSFLAG,
+    FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EQ, FI_ENABLE, FI_EP_RDM, FI_OPT_CM_DATA_SIZE,
+    FI_OPT_ENDPOINT, FI_RX_CQ_DATA,
 };
 use crate::abi::{FiInfo, Fid, FidDomain, FidEp, Ops, OpsEp};
 use crate::discovery::{CM_DATA_SIZE, address, default_depth};
 use crate::entry::{entry, handle_ops, refused};
 use crate::errno::Errno;
 use crate::handle::{Name, class, close as close_handle, fid, object, of_fid, open};
+use crate::objects::bound::{RX, TX};
 use crate::objects::counter::Counter;
 use crate::objects::domain::{Domain, Queue};
-use crate::objects::endpoint::{MessageEndpoint, RX, TX, Wishes};
+use crate::objects::endpoint::{MessageEndpoint, Wishes};
 use crate::objects::event_queue::{Events, Owner};
 
 static FID_OPS: Ops = handle_ops(close, bind, control);
@@ -23,7 +26,7 @@ static FID_OPS: Ops = handle_ops(close, bind, control);
 /// Of endpoints, passive or not: both have the same options.
 pub(super) static OPS: OpsEp = OpsEp {
     size: size_of::<OpsEp>(),
-    cancel: refused,
+    cancel,
     getopt,
     setopt,
     tx_ctx: refused,
@@ -53,16 +56,22 @@ pub(super) unsafe extern "C" fn open_endpoint(
         unsafe {
             let domain = object::<Domain>(domain)?;
             let place = endpoint.as_mut().ok_or(Errno::INVALID)?;
-            let wishes = wishes(domain, info.as_ref().ok_or(Errno::INVALID)?)?;
+            let info = info.as_ref().ok_or(Errno::INVALID)?;
+            let wishes = wishes(domain, info)?;
+            if info.ep_attr.as_ref().is_some_and(|attr| attr.kind == FI_EP_RDM) {
+                *place = open_rdm(domain, wishes, context);
+                return Ok(0);
+            }
             let endpoint = Arc::new(MessageEndpoint::new(domain, wishes));
             *place = open(endpoint, |_| FidEp {
                 fid: fid::<MessageEndpoint>(context, &FID_OPS),
                 ops: &OPS,
                 cm: &cm::CM,
-                msg: &msg::OPS,
-                rma: &rma::OPS,
-                tagged: &refusals::TAGGED,
-                atomic: &refusals::ATOMIC,
+                msg: msg::table::<MessageEndpoint>(),
+                rma: rma::table::<MessageEndpoint>(),
+                // Nothing reads more of them than functions that refuse.
+                tagged: (&raw const refusals::TAGGED).cast(),
+                atomic: (&raw const refusals::ATOMIC).cast(),
                 collective: &refusals::COLLECTIVE,
             });
         }
@@ -80,6 +89,7 @@ unsafe fn wishes(domain: &Arc<Domain>, info: &FiInfo) -> Result<Wishes, Errno> {
         depths: [default_depth(limits.send_depth), default_depth(limits.recv_depth)],
         segments: [1, 1],
         inject: limits.inject,
+        caps: info.caps,
         writes_data: info.mode & FI_RX_CQ_DATA != 0,
         op_flags: [0, 0],
         source: None,
@@ -110,6 +120,11 @@ unsafe fn wishes(domain: &Arc<Domain>, info: &FiInfo) -> Result<Wishes, Errno> {
         wishes.request = Some(request);
     }
     Ok(wishes)
+}
+
+/// No operation of a connection ends before it.
+unsafe extern "C" fn cancel(_: *mut Fid, _: *mut c_void) -> isize {
+    -(libc::ENOSYS as isize)
 }
 
 unsafe extern "C" fn close(handle: *mut Fid) -> c_int {
@@ -145,43 +160,24 @@ unsafe extern "C" fn control(handle: *mut Fid, command: c_int, argument: *mut c_
                 endpoint.enable(owner(handle))?;
                 return Ok(0);
             }
-            let flags = argument.cast::<u64>();
-            let side = || match flags.as_ref().ok_or(Errno::INVALID)? & (FI_SEND | FI_RECV) {
-                FI_SEND => Ok(TX),
-                FI_RECV => Ok(RX),
-                _ => Err(Errno::INVALID),
-            };
-            match command {
-                FI_GETOPSFLAG => *flags = endpoint.op_flags(side()?),
-                FI_SETOPSFLAG => endpoint.set_op_flags(side()?, *flags & !(FI_SEND | FI_RECV)),
-                _ => return Err(Errno::NOT_THERE),
-            }
+            op_flags_command(&**endpoint, command, argument)
         }
-        Ok(0)
     })
 }
 
 unsafe extern "C" fn getopt(
     _: *mut Fid,
     level: c_int,
-    option: c_int,
+    name: c_int,
     value: *mut c_void,
     len: *mut usize,
 ) -> c_int {
     entry(|| {
-        if (level, option) != (FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE) {
+        if (level, name) != (FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE) {
             return Err(Errno(libc::ENOPROTOOPT));
         }
         // SAFETY: `fi_endpoint(3)`, `fi_getopt`: as many bytes as the number says.
-        unsafe {
-            let len = len.as_mut().ok_or(Errno::INVALID)?;
-            if *len < size_of::<usize>() {
-                return Err(Errno(FI_ETOOSMALL));
-            }
-            *value.cast::<usize>().as_mut().ok_or(Errno::INVALID)? = CM_DATA_SIZE;
-            *len = size_of::<usize>();
-        }
-        Ok(0)
+        unsafe { option(CM_DATA_SIZE, value, len) }
     })
 }
 

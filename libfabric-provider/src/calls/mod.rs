@@ -1,6 +1,7 @@
 //! What C calls: the tables of functions, and the functions. Each turns its arguments into what `objects` takes, and a result into a
 //! number; what it relies on is what the manual page of its call asks of the caller.
 
+mod av;
 mod cm;
 mod cntr;
 mod common;
@@ -13,5 +14,6 @@ mod mr;
 mod msg;
 mod pep;
 mod provider;
+mod rdm;
 mod refusals;
 mod rma;

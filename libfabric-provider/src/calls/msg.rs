@@ -1,31 +1,37 @@
 //! Calls of messages (`fi_msg(3)`), and what they share with those of one-sided operations.
 
 use std::ffi::c_void;
+use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 
 use super::common::bytes;
-use crate::abi::flags::{FI_INJECT, FI_REMOTE_CQ_DATA};
+use crate::abi::flags::FI_INJECT;
 use crate::abi::{FiMsg, FidEp, Iovec, OpsMsg};
 use crate::entry::entry;
 use crate::errno::Errno;
 use crate::handle::object;
-use crate::objects::endpoint::{MessageEndpoint, RX, TX};
+use crate::objects::bound::{RX, TX};
 use crate::objects::region::MemoryRegion;
-use crate::objects::transfer::{Buffer, Kind, Options, Transmit};
+use crate::objects::transfer::{Buffer, Kind, Options, Receive, Transfers, Transmit};
 
-pub(super) static OPS: OpsMsg = OpsMsg {
-    size: size_of::<OpsMsg>(),
-    recv,
-    recvv,
-    recvmsg,
-    send,
-    sendv,
-    sendmsg,
-    inject,
-    senddata,
-    injectdata,
-};
+/// The table of an endpoint of this kind.
+pub(super) const fn table<E: Transfers>() -> &'static OpsMsg {
+    const {
+        &OpsMsg {
+            size: size_of::<OpsMsg>(),
+            recv: recv::<E>,
+            recvv: recvv::<E>,
+            recvmsg: recvmsg::<E>,
+            send: send::<E>,
+            sendv: sendv::<E>,
+            sendmsg: sendmsg::<E>,
+            inject: inject::<E>,
+            senddata: senddata::<E>,
+            injectdata: injectdata::<E>,
+        }
+    }
+}
 
 /// The buffers that a call may have: more than any device takes.
 const MAX_BUFFERS: usize = 256;
@@ -89,15 +95,16 @@ impl Local {
 /// # Safety
 /// An endpoint of ours, and as of [`Local::read`]; the buffers can be read.
 #[inline]
-pub(super) unsafe fn transmit(
-    endpoint: &MessageEndpoint,
+pub(super) unsafe fn transmit<E: Transfers>(
+    endpoint: &E,
     kind: Kind,
     local: Local,
     options: Options,
 ) -> Result<isize, Errno> {
     // SAFETY: the caller's promise.
     let buffers = unsafe { local.read()? };
-    if options.flags & FI_INJECT == 0 || matches!(kind, Kind::Read(_)) {
+    let injects = options.flags & FI_INJECT != 0 && !matches!(kind, Kind::Read(_));
+    if !injects && !endpoint.takes_copy(kind, &buffers) {
         endpoint.transmit(kind, Transmit::Buffers(&buffers), options)?;
         return Ok(0);
     }
@@ -119,20 +126,20 @@ pub(super) unsafe fn transmit(
 /// # Safety
 /// As of [`transmit`].
 #[inline]
-pub(super) unsafe fn transmit_as_usual(
+pub(super) unsafe fn transmit_as_usual<E: Transfers>(
     endpoint: *mut FidEp,
     kind: Kind,
     local: Local,
-    (flags, data, context): (u64, u64, *mut c_void),
+    options: Options,
 ) -> Result<isize, Errno> {
     // SAFETY: the caller's promise.
     unsafe {
-        let endpoint = object::<MessageEndpoint>(endpoint)?;
-        let mut flags = flags | endpoint.op_flags(TX);
+        let endpoint = object::<E>(endpoint)?;
+        let mut flags = options.flags | endpoint.op_flags()[TX].load(Ordering::Relaxed);
         if matches!(kind, Kind::Read(_)) {
             flags &= !FI_INJECT;
         }
-        transmit(endpoint, kind, local, Options { flags, data, context: context as u64 })
+        transmit(&**endpoint, kind, local, Options { flags, ..options })
     }
 }
 
@@ -141,75 +148,85 @@ pub(super) unsafe fn transmit_as_usual(
 /// # Safety
 /// An endpoint of ours, and so many bytes.
 #[inline]
-pub(super) unsafe fn inject_bytes(
+pub(super) unsafe fn inject_bytes<E: Transfers>(
     endpoint: *mut FidEp,
     kind: Kind,
     (from, len): (*const c_void, usize),
-    data: Option<u64>,
+    options: Options,
 ) -> Result<isize, Errno> {
     // SAFETY: the caller's promise.
     unsafe {
-        let endpoint = object::<MessageEndpoint>(endpoint)?;
+        let endpoint = object::<E>(endpoint)?;
         if len > endpoint.inject_size() {
             return Err(Errno(libc::EMSGSIZE));
         }
-        endpoint.inject(kind, bytes(from, len)?, data)?;
+        endpoint.inject(kind, bytes(from, len)?, options)?;
     }
     Ok(0)
 }
+
+/// From whom a receive takes which messages.
+pub(super) type Wanted = (u64, Option<(u64, u64)>);
 
 /// Posts a receive; without flags of its own, with those of the endpoint.
 ///
 /// # Safety
 /// An endpoint of ours, and as of [`Local::read`].
-unsafe fn receive(
+pub(super) unsafe fn receive<E: Transfers>(
     endpoint: *mut FidEp,
     local: Local,
+    (from, tag): Wanted,
     flags: Option<u64>,
     context: *mut c_void,
 ) -> Result<isize, Errno> {
     // SAFETY: the caller's promise.
     unsafe {
-        let endpoint = object::<MessageEndpoint>(endpoint)?;
-        let flags = flags.unwrap_or_else(|| endpoint.op_flags(RX));
-        endpoint.receive(&local.read()?, flags, context as u64)?;
+        let endpoint = object::<E>(endpoint)?;
+        let flags = flags.unwrap_or_else(|| endpoint.op_flags()[RX].load(Ordering::Relaxed));
+        let (buffers, context) = (local.read()?, context as u64);
+        endpoint.receive(&Receive { buffers: &buffers, from, tag, flags, context })?;
     }
     Ok(0)
 }
 
-unsafe extern "C" fn recv(
+unsafe extern "C" fn recv<E: Transfers>(
     endpoint: *mut FidEp,
     buffer: *mut c_void,
     len: usize,
     descriptor: *mut c_void,
-    _from: u64,
+    from: u64,
     context: *mut c_void,
 ) -> isize {
     let buffer = Iovec { iov_base: buffer, iov_len: len };
     let local = Local { buffers: &buffer, descriptors: &descriptor, count: 1 };
     // SAFETY: the arguments are the caller's (fi_msg(3)).
-    entry(|| unsafe { receive(endpoint, local, None, context) })
+    entry(|| unsafe { receive::<E>(endpoint, local, (from, None), None, context) })
 }
 
-unsafe extern "C" fn recvv(
+unsafe extern "C" fn recvv<E: Transfers>(
     endpoint: *mut FidEp,
     buffers: *const Iovec,
     descriptors: *mut *mut c_void,
     count: usize,
-    _from: u64,
+    from: u64,
     context: *mut c_void,
 ) -> isize {
     let local = Local { buffers, descriptors, count };
     // SAFETY: the arguments are the caller's (fi_msg(3)).
-    entry(|| unsafe { receive(endpoint, local, None, context) })
+    entry(|| unsafe { receive::<E>(endpoint, local, (from, None), None, context) })
 }
 
-unsafe extern "C" fn recvmsg(endpoint: *mut FidEp, message: *const FiMsg, flags: u64) -> isize {
+unsafe extern "C" fn recvmsg<E: Transfers>(
+    endpoint: *mut FidEp,
+    message: *const FiMsg,
+    flags: u64,
+) -> isize {
     entry(|| {
         // SAFETY: the arguments are the caller's (fi_msg(3)).
         unsafe {
             let message = message.as_ref().ok_or(Errno::INVALID)?;
-            receive(endpoint, Local::from(message), Some(flags), message.context)
+            let wanted = (message.addr, None);
+            receive::<E>(endpoint, Local::from(message), wanted, Some(flags), message.context)
         }
     })
 }
@@ -220,78 +237,87 @@ impl From<&FiMsg> for Local {
     }
 }
 
-unsafe extern "C" fn send(
+unsafe extern "C" fn send<E: Transfers>(
     endpoint: *mut FidEp,
     buffer: *mut c_void,
     len: usize,
     descriptor: *mut c_void,
-    _to: u64,
+    to: u64,
     context: *mut c_void,
 ) -> isize {
     let buffer = Iovec { iov_base: buffer, iov_len: len };
     let local = Local { buffers: &buffer, descriptors: &descriptor, count: 1 };
+    let options = Options::new(to, context as u64);
     // SAFETY: the arguments are the caller's (fi_msg(3)).
-    entry(|| unsafe { transmit_as_usual(endpoint, Kind::Send, local, (0, 0, context)) })
+    entry(|| unsafe { transmit_as_usual::<E>(endpoint, Kind::Send, local, options) })
 }
 
-unsafe extern "C" fn sendv(
+unsafe extern "C" fn sendv<E: Transfers>(
     endpoint: *mut FidEp,
     buffers: *const Iovec,
     descriptors: *mut *mut c_void,
     count: usize,
-    _to: u64,
+    to: u64,
     context: *mut c_void,
 ) -> isize {
     let local = Local { buffers, descriptors, count };
+    let options = Options::new(to, context as u64);
     // SAFETY: the arguments are the caller's (fi_msg(3)).
-    entry(|| unsafe { transmit_as_usual(endpoint, Kind::Send, local, (0, 0, context)) })
+    entry(|| unsafe { transmit_as_usual::<E>(endpoint, Kind::Send, local, options) })
 }
 
-unsafe extern "C" fn sendmsg(endpoint: *mut FidEp, message: *const FiMsg, flags: u64) -> isize {
+unsafe extern "C" fn sendmsg<E: Transfers>(
+    endpoint: *mut FidEp,
+    message: *const FiMsg,
+    flags: u64,
+) -> isize {
     entry(|| {
         // SAFETY: the arguments are the caller's (fi_msg(3)).
         unsafe {
-            let endpoint = object::<MessageEndpoint>(endpoint)?;
+            let endpoint = object::<E>(endpoint)?;
             let message = message.as_ref().ok_or(Errno::INVALID)?;
-            let options = Options { flags, data: message.data, context: message.context as u64 };
-            transmit(endpoint, Kind::Send, Local::from(message), options)
+            let (data, context) = (message.data, message.context as u64);
+            let options = Options { flags, data, context, peer: message.addr };
+            transmit(&**endpoint, Kind::Send, Local::from(message), options)
         }
     })
 }
 
-unsafe extern "C" fn inject(
+unsafe extern "C" fn inject<E: Transfers>(
     endpoint: *mut FidEp,
     from: *const c_void,
     len: usize,
-    _to: u64,
+    to: u64,
 ) -> isize {
     // SAFETY: the arguments are the caller's (fi_msg(3)).
-    entry(|| unsafe { inject_bytes(endpoint, Kind::Send, (from, len), None) })
+    entry(|| unsafe { inject_bytes::<E>(endpoint, Kind::Send, (from, len), Options::new(to, 0)) })
 }
 
-unsafe extern "C" fn senddata(
+unsafe extern "C" fn senddata<E: Transfers>(
     endpoint: *mut FidEp,
     buffer: *mut c_void,
     len: usize,
     descriptor: *mut c_void,
     data: u64,
-    _to: u64,
+    to: u64,
     context: *mut c_void,
 ) -> isize {
     let buffer = Iovec { iov_base: buffer, iov_len: len };
     let local = Local { buffers: &buffer, descriptors: &descriptor, count: 1 };
-    let options = (FI_REMOTE_CQ_DATA, data, context);
+    let options = Options::new(to, context as u64).data(data);
     // SAFETY: the arguments are the caller's (fi_msg(3)).
-    entry(|| unsafe { transmit_as_usual(endpoint, Kind::Send, local, options) })
+    entry(|| unsafe { transmit_as_usual::<E>(endpoint, Kind::Send, local, options) })
 }
 
-unsafe extern "C" fn injectdata(
+unsafe extern "C" fn injectdata<E: Transfers>(
     endpoint: *mut FidEp,
     from: *const c_void,
     len: usize,
     data: u64,
-    _to: u64,
+    to: u64,
 ) -> isize {
     // SAFETY: the arguments are the caller's (fi_msg(3)).
-    entry(|| unsafe { inject_bytes(endpoint, Kind::Send, (from, len), Some(data)) })
+    entry(|| unsafe {
+        inject_bytes::<E>(endpoint, Kind::Send, (from, len), Options::new(to, 0).data(data))
+    })
 }

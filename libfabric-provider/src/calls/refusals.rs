@@ -1,10 +1,26 @@
 //! Tables of what is not there.
 
-use crate::abi::{OpsAtomic, OpsCollective, OpsTagged};
+use crate::abi::{OpsAtomic, OpsCollective, OpsTagged, Refused};
 use crate::entry::refused;
 
-pub(super) static TAGGED: OpsTagged = OpsTagged { size: size_of::<OpsTagged>(), all: [refused; 9] };
-pub(super) static ATOMIC: OpsAtomic =
-    OpsAtomic { size: size_of::<OpsAtomic>(), all: [refused; 13] };
+/// A table as libfabric's are: its size, and functions; none is there.
+#[repr(C)]
+pub(super) struct RefusedTable<const FUNCTIONS: usize> {
+    size: usize,
+    all: [Refused; FUNCTIONS],
+}
+
+impl<const FUNCTIONS: usize> RefusedTable<FUNCTIONS> {
+    const fn new() -> Self {
+        RefusedTable { size: size_of::<Self>(), all: [refused; FUNCTIONS] }
+    }
+}
+
+pub(super) static TAGGED: RefusedTable<9> = RefusedTable::new();
+pub(super) static ATOMIC: RefusedTable<13> = RefusedTable::new();
 pub(super) static COLLECTIVE: OpsCollective =
     OpsCollective { size: size_of::<OpsCollective>(), all: [refused; 11] };
+
+// They stand for these.
+const _: () = assert!(size_of::<RefusedTable<9>>() == size_of::<OpsTagged>());
+const _: () = assert!(size_of::<RefusedTable<13>>() == size_of::<OpsAtomic>());

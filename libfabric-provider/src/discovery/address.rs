@@ -62,6 +62,14 @@ pub(crate) fn from_bytes(bytes: &[u8]) -> Option<SocketAddr> {
     }
 }
 
+/// The bytes that an address has in C.
+pub(crate) fn len(address: SocketAddr) -> usize {
+    match address {
+        SocketAddr::V4(_) => size_of::<libc::sockaddr_in>(),
+        SocketAddr::V6(_) => size_of::<libc::sockaddr_in6>(),
+    }
+}
+
 /// The address at a place that C gives: of an info, or an argument.
 ///
 /// # Safety

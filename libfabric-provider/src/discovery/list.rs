@@ -7,6 +7,7 @@ use fabric::{Capabilities, Catalog, Hints, Info};
 
 use super::address::{source_for, suits};
 use super::matching::{build, provider_only, terms};
+use super::offer::EndpointKind;
 use super::owned::{OwnedInfo, into_list};
 use super::request::Request;
 use crate::abi::FiInfo;
@@ -44,16 +45,18 @@ pub(crate) unsafe fn getinfo(
 fn infos(request: &Request) -> Result<Vec<OwnedInfo>, Errno> {
     let mut infos = Vec::new();
     for Usable { domain, info } in devices(request)? {
-        match terms(request, &info, &domain) {
-            Ok(terms) => {
-                for address in addresses(request, &info) {
-                    infos.push((
-                        address.is_loopback(),
-                        build(request, &info, &domain, terms, address)?,
-                    ));
+        for kind in EndpointKind::ALL {
+            match terms(request, (&info, kind), &domain) {
+                Ok(terms) => {
+                    for address in addresses(request, &info) {
+                        infos.push((
+                            address.is_loopback(),
+                            build(request, &info, &domain, terms, address)?,
+                        ));
+                    }
                 }
+                Err(why) => log::debug!("{domain}, {kind:?}: not what is asked for: {why}"),
             }
-            Err(why) => log::debug!("{domain} does not offer what is asked for: {why}"),
         }
     }
     // A program that takes the first one, and is no peer of its own host's, is served best by a network.

@@ -5,23 +5,21 @@ use std::net::{IpAddr, SocketAddr};
 
 use fabric::Info;
 
-use super::offer::{
-    API_WITH_MODES, COMMON_CAPS, CQ_DATA_SIZE, FABRIC_NAME, MR_MODE, ORDER, RX_CAPS, RX_FLAGS,
-    TX_CAPS, TX_FLAGS, limit,
-};
+use super::offer::{API_WITH_MODES, COMMON_CAPS, CQ_DATA_SIZE, EndpointKind, FABRIC_NAME, ORDER};
 use super::owned::{OwnedInfo, set_text};
 use super::request::{Limit, Request, with_directions};
 use crate::abi::flags::{
-    FI_AV_UNSPEC, FI_EP_MSG, FI_EP_UNSPEC, FI_LOCAL_MR, FI_MR_BASIC, FI_MR_LOCAL, FI_MR_PROV_KEY,
-    FI_MR_SCALABLE, FI_MR_VIRT_ADDR, FI_ORDER_STRICT, FI_PROGRESS_AUTO, FI_PROGRESS_UNSPEC,
-    FI_PROV_SPECIFIC, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_RM_ENABLED, FI_RMA, FI_RX_CQ_DATA,
-    FI_THREAD_SAFE,
+    FI_EP_UNSPEC, FI_LOCAL_MR, FI_MR_BASIC, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_SCALABLE,
+    FI_MR_VIRT_ADDR, FI_ORDER_STRICT, FI_PROGRESS_AUTO, FI_PROGRESS_UNSPEC, FI_PROV_SPECIFIC,
+    FI_REMOTE_READ, FI_REMOTE_WRITE, FI_RM_ENABLED, FI_RMA, FI_RX_CQ_DATA, FI_TAG_GENERIC,
+    FI_TAGGED, FI_THREAD_SAFE,
 };
 use crate::errno::Errno;
 
 /// What an application gets of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
+    kind: EndpointKind,
     caps: u64,
     mode: u64,
     mr_mode: c_int,
@@ -45,7 +43,11 @@ const LIMITS: [Limit; 14] = [
 ];
 
 /// What the device offers to this request; `Err` says what it lacks.
-pub(crate) fn terms(request: &Request, info: &Info, domain: &str) -> Result<Terms, &'static str> {
+pub(crate) fn terms(
+    request: &Request,
+    (info, kind): (&Info, EndpointKind),
+    domain: &str,
+) -> Result<Terms, &'static str> {
     let is_other = |asked: &Option<String>, name: &str| {
         asked.as_ref().is_some_and(|asked| !asked.eq_ignore_ascii_case(name))
     };
@@ -55,8 +57,8 @@ pub(crate) fn terms(request: &Request, info: &Info, domain: &str) -> Result<Term
     if is_other(&request.domain, domain) {
         return Err("another domain");
     }
-    if ![FI_EP_UNSPEC, FI_EP_MSG].contains(&request.endpoint_type) {
-        return Err("endpoints that are no FI_EP_MSG");
+    if ![FI_EP_UNSPEC, kind.number()].contains(&request.endpoint_type) {
+        return Err("endpoints of another type");
     }
     if request.has_auth_key {
         return Err("keys of authorization");
@@ -68,8 +70,9 @@ pub(crate) fn terms(request: &Request, info: &Info, domain: &str) -> Result<Term
         return Err("capabilities of domains");
     }
     for of in LIMITS {
-        if request.wanted(of) > limit(info, of).0 {
-            log::debug!("{domain}: {of:?} {} is beyond {}", request.wanted(of), limit(info, of).0);
+        let (wanted, (max, _)) = (request.wanted(of), kind.limit(info, of));
+        if wanted > max {
+            log::debug!("{domain}: {of:?} {wanted} is beyond {max}");
             return Err("a limit");
         }
     }
@@ -80,23 +83,27 @@ pub(crate) fn terms(request: &Request, info: &Info, domain: &str) -> Result<Term
     if request.completion_orders.iter().any(|order| order & !FI_ORDER_STRICT != 0) {
         return Err("an order of completions");
     }
-    let [tx, rx] = request.op_flags;
-    if tx & !TX_FLAGS != 0 || rx & !RX_FLAGS != 0 {
+    let ([tx, rx], [tx_flags, rx_flags]) = (request.op_flags, kind.op_flags());
+    if tx & !tx_flags != 0 || rx & !rx_flags != 0 {
         return Err("flags of operations");
     }
-    let (caps, mode) = caps(request)?;
-    let (mr_mode, local_mode) = modes(request, caps)?;
-    Ok(Terms { caps, mode: mode | local_mode, mr_mode })
+    let (caps, mode) = caps(request, info, kind)?;
+    let (mr_mode, local_mode) = modes(request, kind, caps)?;
+    Ok(Terms { kind, caps, mode: mode | local_mode, mr_mode })
 }
 
 /// The capabilities that it gets, and what it has to do for them.
-fn caps(request: &Request) -> Result<(u64, u64), &'static str> {
-    let all = TX_CAPS | RX_CAPS;
+fn caps(request: &Request, info: &Info, kind: EndpointKind) -> Result<(u64, u64), &'static str> {
+    let [tx, rx] = kind.caps(info);
+    let all = tx | rx;
     let asked = with_directions(request.caps);
     if asked & !all != 0 {
         return Err("capabilities");
     }
     let granted = if request.caps == 0 { all } else { asked | COMMON_CAPS };
+    if kind == EndpointKind::Datagram {
+        return Ok((granted, 0));
+    }
     // A peer's write with data takes a receive. An application that is not prepared for that gets one-sided operations without
     // data.
     let takes = request.mode.is_none_or(|mode| mode & FI_RX_CQ_DATA != 0);
@@ -104,10 +111,15 @@ fn caps(request: &Request) -> Result<(u64, u64), &'static str> {
 }
 
 /// The modes of registration that it gets, and the mode that went before them.
-fn modes(request: &Request, caps: u64) -> Result<(c_int, u64), &'static str> {
-    let mut needed = MR_MODE;
-    if caps & (FI_REMOTE_READ | FI_REMOTE_WRITE) == 0 {
+fn modes(request: &Request, kind: EndpointKind, caps: u64) -> Result<(c_int, u64), &'static str> {
+    let mut needed = kind.mr_mode();
+    let is_target = caps & (FI_REMOTE_READ | FI_REMOTE_WRITE) != 0;
+    if !is_target {
         needed &= !(FI_MR_VIRT_ADDR | FI_MR_PROV_KEY);
+    }
+    if kind == EndpointKind::Datagram && !is_target {
+        // Nothing has to be registered.
+        needed = 0;
     }
     let Some(asked) = request.mr_mode else { return Ok((needed, 0)) };
     let takes_local =
@@ -115,9 +127,12 @@ fn modes(request: &Request, caps: u64) -> Result<(c_int, u64), &'static str> {
     let is_old = request.version < API_WITH_MODES || asked & (FI_MR_BASIC | FI_MR_SCALABLE) != 0;
     if !is_old {
         return match needed & !asked {
-            0 => Ok((needed, 0)),
+            0 => Ok((needed | asked & FI_MR_LOCAL, 0)),
             _ => Err("modes of registration"),
         };
+    }
+    if kind == EndpointKind::Datagram && !(is_target && asked == FI_MR_SCALABLE) {
+        return Ok((if asked == FI_MR_SCALABLE { asked } else { FI_MR_BASIC }, 0));
     }
     // Of the old two, one has keys and addresses of the provider's; the other has neither.
     if asked == FI_MR_SCALABLE || !takes_local {
@@ -144,30 +159,32 @@ pub(crate) fn build(
     address: IpAddr,
 ) -> Result<OwnedInfo, Errno> {
     let mut owned = OwnedInfo::new()?;
-    let value = |of| match (request.wanted(of), limit(device, of).1) {
+    let Terms { kind, caps, mode, mr_mode } = terms;
+    let value = |of| match (request.wanted(of), kind.limit(device, of).1) {
         (0, default) => default,
         (wanted, _) if matches!(of, Limit::SendDepth | Limit::ReceiveDepth) => wanted,
         (wanted, default) => wanted.max(default),
     };
     let parts = owned.parts()?;
-    let Terms { caps, mode, mr_mode } = terms;
+    let [tx_caps, rx_caps] = kind.caps(device);
     (parts.info.caps, parts.info.mode) = (caps, mode);
     let tx = parts.tx;
-    (tx.caps, tx.mode) = (caps & TX_CAPS & !COMMON_CAPS, mode & !FI_RX_CQ_DATA);
+    (tx.caps, tx.mode) = (caps & tx_caps & !COMMON_CAPS, mode & !FI_RX_CQ_DATA);
     tx.op_flags = request.op_flags[0];
     (tx.msg_order, tx.comp_order) = (ORDER, FI_ORDER_STRICT);
     (tx.inject_size, tx.size) = (value(Limit::Inject), value(Limit::SendDepth));
     (tx.iov_limit, tx.rma_iov_limit) = (value(Limit::SendSegments), 1);
     let rx = parts.rx;
-    (rx.caps, rx.mode) = (caps & RX_CAPS & !COMMON_CAPS, mode);
+    (rx.caps, rx.mode) = (caps & rx_caps & !COMMON_CAPS, mode);
     rx.op_flags = request.op_flags[1];
     (rx.msg_order, rx.comp_order) = (ORDER, FI_ORDER_STRICT);
     (rx.size, rx.iov_limit) = (value(Limit::ReceiveDepth), value(Limit::ReceiveSegments));
     let ep = parts.ep;
-    (ep.kind, ep.protocol, ep.protocol_version) = (FI_EP_MSG, FI_PROV_SPECIFIC | 0xfab, 1);
+    (ep.kind, ep.protocol, ep.protocol_version) = (kind.number(), FI_PROV_SPECIFIC | 0xfab, 1);
+    ep.mem_tag_format = if caps & FI_TAGGED != 0 { FI_TAG_GENERIC } else { 0 };
     ep.max_msg_size = value(Limit::Message);
-    ep.max_order_raw_size = limit(device, Limit::OrderReadAfterWrite).1;
-    ep.max_order_waw_size = limit(device, Limit::OrderWriteAfterWrite).1;
+    ep.max_order_raw_size = kind.limit(device, Limit::OrderReadAfterWrite).1;
+    ep.max_order_waw_size = kind.limit(device, Limit::OrderWriteAfterWrite).1;
     (ep.tx_ctx_cnt, ep.rx_ctx_cnt) = (1, 1);
     let domain = parts.domain;
     set_text(&mut domain.name, domain_name)?;
@@ -176,7 +193,7 @@ pub(crate) fn build(
     let progress = |wanted| if wanted == FI_PROGRESS_UNSPEC { FI_PROGRESS_AUTO } else { wanted };
     domain.control_progress = progress(request.progress[0]);
     domain.data_progress = progress(request.progress[1]);
-    (domain.resource_mgmt, domain.av_type) = (FI_RM_ENABLED, FI_AV_UNSPEC);
+    (domain.resource_mgmt, domain.av_type) = (FI_RM_ENABLED, request.av_type);
     (domain.mr_mode, domain.mr_key_size) = (mr_mode, size_of::<u64>());
     (domain.cq_data_size, domain.mr_iov_limit) = (CQ_DATA_SIZE, 1);
     (domain.cq_cnt, domain.ep_cnt) = (device.limits.completion_queues, device.limits.endpoints);

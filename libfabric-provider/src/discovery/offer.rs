@@ -2,15 +2,16 @@
 
 use std::ffi::{CStr, c_int};
 
-use fabric::{Info, MAX_CONNECT_DATA};
+use fabric::{Capabilities, Info, MAX_CONNECT_DATA};
 
 use super::request::Limit;
 use crate::abi::flags::{
-    FI_COMPLETION, FI_INJECT, FI_INJECT_COMPLETE, FI_LOCAL_COMM, FI_MR_ALLOCATED, FI_MR_LOCAL,
-    FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MSG, FI_ORDER_RAR, FI_ORDER_RAS, FI_ORDER_RAW,
-    FI_ORDER_RMA_RAR, FI_ORDER_RMA_RAW, FI_ORDER_RMA_WAW, FI_ORDER_SAS, FI_ORDER_SAW, FI_ORDER_WAS,
-    FI_ORDER_WAW, FI_READ, FI_RECV, FI_REMOTE_COMM, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_RMA,
-    FI_SEND, FI_TRANSMIT_COMPLETE, FI_WRITE, version,
+    FI_ATOMIC, FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_DIRECTED_RECV, FI_EP_MSG, FI_EP_RDM,
+    FI_INJECT, FI_INJECT_COMPLETE, FI_LOCAL_COMM, FI_MATCH_COMPLETE, FI_MR_ALLOCATED, FI_MR_LOCAL,
+    FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MSG, FI_MULTI_RECV, FI_ORDER_RAR, FI_ORDER_RAS,
+    FI_ORDER_RAW, FI_ORDER_RMA_RAR, FI_ORDER_RMA_RAW, FI_ORDER_RMA_WAW, FI_ORDER_SAS, FI_ORDER_SAW,
+    FI_ORDER_WAS, FI_ORDER_WAW, FI_READ, FI_RECV, FI_REMOTE_COMM, FI_REMOTE_READ, FI_REMOTE_WRITE,
+    FI_RMA, FI_SEND, FI_SOURCE, FI_TAGGED, FI_TRANSMIT_COMPLETE, FI_WRITE, version,
 };
 
 /// The name of this provider. It has none of the names that libfabric knows in it: of `tcp` it would expect more.
@@ -22,9 +23,8 @@ pub(crate) const API_WITH_MODES: u32 = version(1, 5);
 
 /// Of either side.
 pub(crate) const COMMON_CAPS: u64 = FI_LOCAL_COMM | FI_REMOTE_COMM;
-pub(crate) const TX_CAPS: u64 = FI_MSG | FI_RMA | FI_SEND | FI_READ | FI_WRITE | COMMON_CAPS;
-pub(crate) const RX_CAPS: u64 =
-    FI_MSG | FI_RMA | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | COMMON_CAPS;
+const TX_CAPS: u64 = FI_MSG | FI_RMA | FI_SEND | FI_READ | FI_WRITE | COMMON_CAPS;
+const RX_CAPS: u64 = FI_MSG | FI_RMA | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | COMMON_CAPS;
 
 /// What holds without a fence (the contract's table): whatever follows a send or a write, and a read that follows a read.
 pub(crate) const ORDER: u64 = FI_ORDER_SAS
@@ -40,9 +40,8 @@ pub(crate) const ORDER: u64 = FI_ORDER_SAS
 
 /// The flags that an endpoint can have for all its operations. A completion means that the peer has accepted it: more than
 /// `FI_TRANSMIT_COMPLETE` asks for. `FI_DELIVERY_COMPLETE` there is for writes only, so it is none of these.
-pub(crate) const TX_FLAGS: u64 =
-    FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE;
-pub(crate) const RX_FLAGS: u64 = FI_COMPLETION;
+const TX_FLAGS: u64 = FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE;
+const RX_FLAGS: u64 = FI_COMPLETION;
 
 /// Bytes of immediate data.
 pub(crate) const CQ_DATA_SIZE: usize = 4;
@@ -60,10 +59,75 @@ pub(crate) fn default_depth(max: usize) -> usize {
 
 /// What the application has to do when it registers memory. Addresses are virtual ones on every device: where buffers have to be
 /// registered, `ofi_rxm` takes an offset for one in the buffer, whatever region that is in.
-pub(crate) const MR_MODE: c_int = FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
+const MR_MODE: c_int = FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
+
+/// Bytes that a datagram endpoint of every device can inject.
+const RDM_INJECT: usize = 96;
+/// What such an endpoint has room for, unless asked for more, and at most.
+const RDM_DEPTHS: [(usize, usize); 2] = [(1 << 20, 1 << 12), (1 << 20, 1 << 14)];
+
+/// The kinds of endpoints that devices offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndpointKind {
+    Message,
+    Datagram,
+}
+
+impl EndpointKind {
+    pub(crate) const ALL: [EndpointKind; 2] = [EndpointKind::Message, EndpointKind::Datagram];
+
+    /// As libfabric names it.
+    pub(crate) fn number(self) -> c_int {
+        match self {
+            EndpointKind::Message => FI_EP_MSG,
+            EndpointKind::Datagram => FI_EP_RDM,
+        }
+    }
+
+    /// The capabilities of transmits and of receives.
+    pub(crate) fn caps(self, info: &Info) -> [u64; 2] {
+        if self == EndpointKind::Message {
+            return [TX_CAPS, RX_CAPS];
+        }
+        let atomic = if info.capabilities.contains(Capabilities::ATOMIC) { FI_ATOMIC } else { 0 };
+        let both = FI_TAGGED | atomic;
+        let rx = FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE;
+        [TX_CAPS | both, RX_CAPS | both | rx]
+    }
+
+    /// The flags that it can have for all its operations: of transmits and of receives.
+    pub(crate) fn op_flags(self) -> [u64; 2] {
+        match self {
+            EndpointKind::Message => [TX_FLAGS, RX_FLAGS],
+            EndpointKind::Datagram => {
+                [TX_FLAGS | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE, RX_FLAGS | FI_MULTI_RECV]
+            }
+        }
+    }
+
+    /// What the application has to do when it registers memory. A datagram endpoint takes buffers that are not registered: that
+    /// they are is a favour.
+    pub(crate) fn mr_mode(self) -> c_int {
+        match self {
+            EndpointKind::Message => MR_MODE,
+            EndpointKind::Datagram => MR_MODE & !FI_MR_LOCAL,
+        }
+    }
+
+    /// The largest value that a hint may ask for, and what is offered without one.
+    pub(crate) fn limit(self, info: &Info, of: Limit) -> (usize, usize) {
+        match (self, of) {
+            (EndpointKind::Datagram, Limit::Inject) => (RDM_INJECT, RDM_INJECT),
+            (EndpointKind::Datagram, Limit::SendDepth) => RDM_DEPTHS[0],
+            (EndpointKind::Datagram, Limit::ReceiveDepth) => RDM_DEPTHS[1],
+            (EndpointKind::Datagram, Limit::SendSegments | Limit::ReceiveSegments) => (1, 1),
+            _ => limit(info, of),
+        }
+    }
+}
 
 /// The largest value that a hint may ask for, and what is offered without one.
-pub(crate) fn limit(info: &Info, of: Limit) -> (usize, usize) {
+fn limit(info: &Info, of: Limit) -> (usize, usize) {
     let limits = &info.limits;
     let message = usize::try_from(limits.message).unwrap_or(usize::MAX);
     let up_to = |max: usize, default: usize| (max, max.min(default));

@@ -7,8 +7,8 @@ use super::address;
 use super::owned::text;
 use crate::abi::FiInfo;
 use crate::abi::flags::{
-    FI_EP_UNSPEC, FI_MSG, FI_NUMERICHOST, FI_READ, FI_RECV, FI_REMOTE_READ, FI_REMOTE_WRITE,
-    FI_RMA, FI_SEND, FI_SOURCE, FI_WRITE,
+    FI_ATOMIC, FI_EP_UNSPEC, FI_MSG, FI_NUMERICHOST, FI_READ, FI_RECV, FI_REMOTE_READ,
+    FI_REMOTE_WRITE, FI_RMA, FI_SEND, FI_SOURCE, FI_TAGGED, FI_WRITE,
 };
 use crate::errno::Errno;
 
@@ -35,6 +35,7 @@ pub(crate) struct Request {
     /// It names a passive endpoint, or a request that was never given out with it.
     pub(crate) has_handle: bool,
     pub(crate) domain_caps: u64,
+    pub(crate) av_type: c_int,
     /// Of control, of data.
     pub(crate) progress: [c_int; 2],
 }
@@ -112,7 +113,7 @@ impl Request {
             if let Some(domain) = hints.domain_attr.as_ref() {
                 self.domain = own(domain.name);
                 self.mr_mode = Some(domain.mr_mode);
-                self.domain_caps = domain.caps;
+                (self.domain_caps, self.av_type) = (domain.caps, domain.av_type);
                 self.progress = [domain.control_progress, domain.data_progress];
                 self.has_auth_key |= domain.auth_key_size > 0;
                 self.limits.extend([
@@ -177,11 +178,11 @@ impl Request {
 /// Capabilities with the directions that they imply where none is named (`fi_getinfo(3)`).
 pub(crate) fn with_directions(caps: u64) -> u64 {
     let mut all = caps;
-    if caps & FI_MSG != 0 && caps & (FI_SEND | FI_RECV) == 0 {
+    if caps & (FI_MSG | FI_TAGGED) != 0 && caps & (FI_SEND | FI_RECV) == 0 {
         all |= FI_SEND | FI_RECV;
     }
     let one_sided = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
-    if caps & FI_RMA != 0 && caps & one_sided == 0 {
+    if caps & (FI_RMA | FI_ATOMIC) != 0 && caps & one_sided == 0 {
         all |= one_sided;
     }
     all

@@ -4,19 +4,20 @@
 //! application asks for, of all endpoints that may come. So ours are made when endpoints need them.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::AsFd;
-use std::sync::Mutex;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use fabric::{Armed, Completion, CompletionQueue, EndpointId, OpKind};
 use rustix::event::{PollFd, PollFlags};
+use smallvec::SmallVec;
 
 use super::marks;
 use super::tally::Tally;
 use crate::abi::flags::{
-    FI_EAVAIL, FI_MSG, FI_READ, FI_RECV, FI_REMOTE_CQ_DATA, FI_REMOTE_WRITE, FI_RMA, FI_SEND,
-    FI_WRITE,
+    FI_ADDR_UNSPEC, FI_EAVAIL, FI_MSG, FI_READ, FI_RECV, FI_REMOTE_CQ_DATA, FI_REMOTE_WRITE,
+    FI_RMA, FI_SEND, FI_WRITE,
 };
 use crate::errno::{Errno, of_status};
 use crate::sync::lock;
@@ -28,6 +29,15 @@ const BATCH: usize = 64;
 const ROOM: usize = 1 << 14;
 /// Queues of ours behind one of theirs, at most.
 const MAX_PARTS: usize = 1 << 10;
+
+/// What completions come from beside queues of ours: an endpoint that has its own, for both of its sides.
+pub(crate) trait Feed: Send + Sync {
+    /// Takes completions, as long as there is a place for them, and gives them to the queues that they are for; how many.
+    fn feed(&self) -> Result<usize, Errno>;
+    /// Makes the descriptor readable for the next completion, unless there is one.
+    fn arm(&self) -> Result<Armed, Errno>;
+    fn descriptor(&self) -> Result<BorrowedFd<'_>, Errno>;
+}
 
 /// See above.
 pub(crate) struct Completions {
@@ -43,6 +53,7 @@ pub(crate) struct Completions {
 
 struct CompletionState {
     parts: Vec<CompletionQueue>,
+    feeds: Vec<Arc<dyn Feed>>,
     /// The endpoints that are there. The completions of others are dropped: an application frees their contexts when it has
     /// closed an endpoint (`fi_endpoint(3)`: closing discards what is outstanding).
     live: BTreeMap<EndpointId, Tally>,
@@ -52,14 +63,29 @@ struct CompletionState {
     is_woken: bool,
 }
 
+/// The endpoint of a completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    Message(EndpointId),
+    /// By the number that it was given.
+    Datagram(u64),
+}
+
 /// A completion as an application reads it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Done {
-    endpoint: EndpointId,
+    pub(crate) endpoint: Whose,
     pub(crate) context: u64,
     pub(crate) flags: u64,
     pub(crate) len: usize,
     pub(crate) data: u64,
+    pub(crate) tag: u64,
+    /// Where it is, where the application does not know.
+    pub(crate) buffer: usize,
+    /// What an address vector names the sender.
+    pub(crate) source: u64,
+    /// Bytes that did not fit.
+    pub(crate) overflow: usize,
     /// Why it failed, and the provider's own code.
     pub(crate) error: Option<(Errno, u32)>,
 }
@@ -68,6 +94,7 @@ impl Completions {
     pub(crate) fn new(domain: &fabric::Domain, size: usize, wait: bool) -> Result<Self, Errno> {
         let state = CompletionState {
             parts: Vec::new(),
+            feeds: Vec::new(),
             live: BTreeMap::new(),
             ready: VecDeque::new(),
             taken: vec![Completion::default(); BATCH],
@@ -120,7 +147,67 @@ impl Completions {
     pub(crate) fn remove_endpoint(&self, id: EndpointId) {
         let mut state = lock(&self.state);
         state.live.remove(&id);
-        state.ready.retain(|done| done.endpoint != id);
+        state.ready.retain(|done| done.endpoint != Whose::Message(id));
+    }
+
+    /// Completions come from there as well.
+    pub(crate) fn add_feed(&self, feed: Arc<dyn Feed>) -> Result<(), Errno> {
+        let mut state = lock(&self.state);
+        if let Some(wait) = &self.wait {
+            wait.add(feed.descriptor()?)?;
+        }
+        state.feeds.push(feed);
+        // A thread that sleeps has not armed this one.
+        self.wake(&mut state);
+        Ok(())
+    }
+
+    /// No more come from there, and what has come from that endpoint is dropped.
+    pub(crate) fn remove_feed(&self, feed: &Arc<dyn Feed>, whose: Whose) {
+        let mut state = lock(&self.state);
+        state.feeds.retain(|known| !Arc::ptr_eq(known, feed));
+        state.ready.retain(|done| done.endpoint != whose);
+    }
+
+    /// Completions that may come before what is here is read.
+    pub(crate) fn room(&self) -> usize {
+        // Those that no one reads take no place.
+        if self.is_unread {
+            return BATCH;
+        }
+        self.size.saturating_sub(lock(&self.state).ready.len())
+    }
+
+    /// Puts completions behind what is here.
+    pub(crate) fn push(&self, done: impl IntoIterator<Item = Done>) {
+        let mut state = lock(&self.state);
+        if !self.is_unread {
+            state.ready.extend(done);
+            if !state.ready.is_empty() {
+                self.wake(&mut state);
+            }
+        }
+    }
+
+    /// Takes completions from all feeds; how many.
+    fn feed(&self) -> Result<usize, Errno> {
+        // They give to other queues as well, and take their locks.
+        let feeds: SmallVec<[Arc<dyn Feed>; 2]> = lock(&self.state).feeds.iter().cloned().collect();
+        feeds.iter().try_fold(0, |count, feed| Ok(count + feed.feed()?))
+    }
+
+    /// What is here, after a look at where it comes from if there was nothing.
+    fn fill(&self) -> Result<MutexGuard<'_, CompletionState>, Errno> {
+        let mut state = lock(&self.state);
+        if state.ready.is_empty() {
+            self.take(&mut state)?;
+        }
+        if state.ready.is_empty() && !state.feeds.is_empty() {
+            drop(state);
+            self.feed()?;
+            state = lock(&self.state);
+        }
+        Ok(state)
     }
 
     /// Whether there are completions of an endpoint that were not read. Receives that the end of its connection canceled do not
@@ -129,7 +216,10 @@ impl Completions {
         let is_canceled = |done: &Done| {
             done.flags & FI_RECV != 0 && matches!(done.error, Some((Errno::CANCELED, _)))
         };
-        lock(&self.state).ready.iter().any(|done| done.endpoint == id && !is_canceled(done))
+        lock(&self.state)
+            .ready
+            .iter()
+            .any(|done| done.endpoint == Whose::Message(id) && !is_canceled(done))
     }
 
     /// Reads up to `count` completions; `FI_EAVAIL` if the next one is an error, `FI_EAGAIN` if there is none.
@@ -138,10 +228,7 @@ impl Completions {
         count: usize,
         mut put: impl FnMut(usize, &Done),
     ) -> Result<usize, Errno> {
-        let mut state = lock(&self.state);
-        if state.ready.is_empty() {
-            self.take(&mut state)?;
-        }
+        let mut state = self.fill()?;
         let mut read = 0;
         while read < count {
             match state.ready.front() {
@@ -158,10 +245,7 @@ impl Completions {
 
     /// Takes the error that is next, if it is one.
     pub(crate) fn read_error(&self) -> Option<Done> {
-        let mut state = lock(&self.state);
-        if state.ready.is_empty() {
-            self.take(&mut state).ok()?;
-        }
+        let mut state = self.fill().ok()?;
         state.ready.front()?.error?;
         let done = state.ready.pop_front();
         self.settle(&mut state);
@@ -175,6 +259,9 @@ impl Completions {
         if !state.ready.is_empty() {
             self.wake(&mut state);
         }
+        let has_feeds = !state.feeds.is_empty();
+        drop(state);
+        while has_feeds && self.feed()? > 0 {}
         Ok(())
     }
 
@@ -189,6 +276,11 @@ impl Completions {
                 return Ok(false);
             }
         }
+        for feed in &state.feeds {
+            if feed.arm()? == Armed::Ready {
+                return Ok(false);
+            }
+        }
         Ok(true)
     }
 
@@ -197,11 +289,13 @@ impl Completions {
         if let Some(wait) = &self.wait {
             return wait.sleep(until);
         }
-        let parts = lock(&self.state).parts.clone();
-        let mut fds: Vec<_> = parts
-            .iter()
-            .map(|part| PollFd::from_borrowed_fd(part.as_fd(), PollFlags::IN))
-            .collect();
+        let state = lock(&self.state);
+        let (parts, feeds) = (state.parts.clone(), state.feeds.clone());
+        drop(state);
+        let parts = parts.iter().map(|part| Ok(part.as_fd()));
+        let fds = parts.chain(feeds.iter().map(|feed| feed.descriptor()));
+        let polled = |fd: Result<_, Errno>| Ok(PollFd::from_borrowed_fd(fd?, PollFlags::IN));
+        let mut fds = fds.map(polled).collect::<Result<Vec<_>, Errno>>()?;
         sleep_on(&mut fds, until)
     }
 
@@ -279,5 +373,17 @@ fn done(completion: &Completion) -> Option<Done> {
         flags |= FI_REMOTE_CQ_DATA;
     }
     let data = completion.immediate.map_or(0, u64::from);
-    Some(Done { endpoint: completion.endpoint, context, flags, len: completion.len, data, error })
+    Some(Done {
+        endpoint: Whose::Message(completion.endpoint),
+        context,
+        flags,
+        len: completion.len,
+        data,
+        // A connection has one peer, and neither tags nor an address vector.
+        tag: 0,
+        buffer: 0,
+        source: FI_ADDR_UNSPEC,
+        overflow: 0,
+        error,
+    })
 }

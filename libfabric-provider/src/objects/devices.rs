@@ -37,6 +37,14 @@ pub(crate) struct Device {
     pub(crate) binding: Mutex<()>,
     /// Those that may hold its regions.
     queues: Mutex<Vec<Weak<Completions>>>,
+    /// Those with receives that may hold its regions for ever.
+    holders: Mutex<Vec<Weak<dyn RegionHolder>>>,
+}
+
+/// An endpoint whose operations hold regions until a peer does something.
+pub(crate) trait RegionHolder: Send + Sync {
+    /// Gives up receives into the region with this number.
+    fn release(&self, region: u64);
 }
 
 impl Fabric {
@@ -54,8 +62,12 @@ impl Fabric {
         let needed = Capabilities::SEND | Capabilities::RMA;
         let hints = Hints { capabilities: needed, ..Hints::default() };
         let domain = Catalog::builtin().open_with(&Choice::parse(name)?, &hints)?;
-        let device =
-            Arc::new(Device { domain, binding: Mutex::default(), queues: Mutex::default() });
+        let device = Arc::new(Device {
+            domain,
+            binding: Mutex::default(),
+            queues: Mutex::default(),
+            holders: Mutex::default(),
+        });
         devices.insert(name.to_owned(), Arc::downgrade(&device));
         Ok(device)
     }
@@ -66,6 +78,18 @@ impl Device {
         let mut queues = lock(&self.queues);
         queues.retain(|queue| queue.strong_count() > 0);
         queues.push(Arc::downgrade(queue));
+    }
+
+    pub(crate) fn add_holder(&self, holder: Weak<dyn RegionHolder>) {
+        let mut holders = lock(&self.holders);
+        holders.retain(|holder| holder.strong_count() > 0);
+        holders.push(holder);
+    }
+
+    /// The application gives up what it receives into that region.
+    pub(crate) fn release(&self, region: u64) {
+        let holders: Vec<_> = lock(&self.holders).iter().filter_map(Weak::upgrade).collect();
+        holders.iter().for_each(|holder| holder.release(region));
     }
 
     /// Takes all completions from the queues of ours, so that what they hold is let go.

@@ -15,6 +15,8 @@ use crate::handle::Object;
 pub(crate) struct Domain {
     pub(crate) device: Arc<Device>,
     pub(crate) fabric: Arc<Fabric>,
+    /// Of an info of reliable datagram endpoints.
+    pub(crate) has_datagrams: bool,
 }
 
 // SAFETY: `FidDomain` is repr(C) and begins with a fid; the class is of this alone.

@@ -1,21 +1,20 @@
 //! Endpoints: making, connecting, closing. What they transfer is in `transfer.rs`.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use fabric::{ConnectRequest, EndpointState};
 
+use super::bound::{Bound, RX, TX};
 use super::completions::Completions;
 use super::counter::Counter;
 use super::domain::{Domain, Queue};
 use super::event_queue::{Ending, Events, Owner};
 use super::tally::Tally;
 use crate::abi::FidEp;
-use crate::abi::flags::{
-    FI_CLASS_EP, FI_EDOMAIN, FI_ENOCQ, FI_ENOEQ, FI_RECV, FI_SELECTIVE_COMPLETION, FI_SEND,
-};
+use crate::abi::flags::{FI_CLASS_EP, FI_ENOEQ};
 use crate::errno::Errno;
 use crate::handle::{Name, Object};
 use crate::sync::lock;
@@ -30,6 +29,7 @@ pub(crate) struct Wishes {
     pub(crate) depths: [usize; 2],
     pub(crate) segments: [usize; 2],
     pub(crate) inject: usize,
+    pub(crate) caps: u64,
     /// The application has the mode `FI_RX_CQ_DATA`.
     pub(crate) writes_data: bool,
     pub(crate) op_flags: [u64; 2],
@@ -40,11 +40,11 @@ pub(crate) struct Wishes {
 /// An endpoint.
 pub(crate) struct MessageEndpoint {
     domain: Arc<Domain>,
-    wishes: Wishes,
-    bound: Mutex<Bound>,
+    pub(super) wishes: Wishes,
+    bound: Mutex<MessageBound>,
     enabled: OnceLock<Arc<Enabled>>,
     /// The flags of operations that have none of their own: of transmits, of receives.
-    op_flags: [AtomicU64; 2],
+    pub(super) op_flags: [AtomicU64; 2],
 }
 
 // SAFETY: `FidEp` is repr(C) and begins with a fid; the class is of this alone.
@@ -55,13 +55,9 @@ unsafe impl Object for MessageEndpoint {
 
 /// What it was bound to.
 #[derive(Default)]
-struct Bound {
+struct MessageBound {
     events: Option<Arc<Events>>,
-    /// Of transmits, of receives.
-    queues: [Option<Arc<Queue>>; 2],
-    is_selective: [bool; 2],
-    counters: Vec<Arc<Counter>>,
-    tally: Tally,
+    queues: Bound,
     request: Option<ConnectRequest>,
 }
 
@@ -74,13 +70,9 @@ pub(crate) struct Enabled {
     completions: [Arc<Completions>; 2],
 }
 
-/// The sides of an endpoint, as indices.
-pub(crate) const TX: usize = 0;
-pub(crate) const RX: usize = 1;
-
 impl MessageEndpoint {
     pub(crate) fn new(domain: &Arc<Domain>, mut wishes: Wishes) -> Self {
-        let bound = Bound { request: wishes.request.take(), ..Bound::default() };
+        let bound = MessageBound { request: wishes.request.take(), ..MessageBound::default() };
         let op_flags = wishes.op_flags.map(AtomicU64::new);
         let (bound, enabled) = (Mutex::new(bound), OnceLock::new());
         MessageEndpoint { domain: domain.clone(), wishes, bound, enabled, op_flags }
@@ -91,41 +83,15 @@ impl MessageEndpoint {
         Ok(())
     }
 
-    /// Binds a queue for the completions of the sides that `flags` name.
     pub(crate) fn bind_queue(&self, queue: &Arc<Queue>, flags: u64) -> Result<(), Errno> {
-        if !Arc::ptr_eq(&queue.domain.device, &self.domain.device) {
-            return Err(Errno(FI_EDOMAIN));
-        }
-        if flags & !(FI_SEND | FI_RECV | FI_SELECTIVE_COMPLETION) != 0
-            || flags & (FI_SEND | FI_RECV) == 0
-        {
-            return Err(Errno::INVALID);
-        }
-        let mut bound = self.unenabled()?;
-        for (side, named) in [(TX, FI_SEND), (RX, FI_RECV)] {
-            if flags & named != 0 {
-                if bound.queues[side].is_some() {
-                    return Err(Errno::INVALID);
-                }
-                bound.queues[side] = Some(queue.clone());
-                bound.is_selective[side] = flags & FI_SELECTIVE_COMPLETION != 0;
-            }
-        }
-        Ok(())
+        self.unenabled()?.queues.bind_queue(&self.domain, queue, flags)
     }
 
     pub(crate) fn bind_counter(&self, counter: &Arc<Counter>, flags: u64) -> Result<(), Errno> {
-        // What peers do to memory here is not known here.
-        if flags & !Tally::ALL != 0 {
-            return Err(Errno::NOT_THERE);
-        }
-        let mut bound = self.unenabled()?;
-        bound.tally.bind(&counter.count, flags);
-        bound.counters.push(counter.clone());
-        Ok(())
+        self.unenabled()?.queues.bind_counter(counter, flags)
     }
 
-    fn unenabled(&self) -> Result<std::sync::MutexGuard<'_, Bound>, Errno> {
+    fn unenabled(&self) -> Result<std::sync::MutexGuard<'_, MessageBound>, Errno> {
         let bound = lock(&self.bound);
         if self.enabled.get().is_some() { Err(Errno::BAD_STATE) } else { Ok(bound) }
     }
@@ -135,7 +101,7 @@ impl MessageEndpoint {
         let bound = self.unenabled()?;
         let device = &self.domain.device;
         let events = bound.events.clone().ok_or(Errno(FI_ENOEQ))?;
-        let completions = [self.completions(&bound, TX)?, self.completions(&bound, RX)?];
+        let completions = bound.queues.completions(&self.domain)?;
         let event_queue = events.queue(device)?;
         let Wishes { depths: [send, recv], segments, inject, .. } = self.wishes;
         let mut builder = device.domain.endpoint().events(&event_queue);
@@ -155,32 +121,16 @@ impl MessageEndpoint {
         drop(binding);
         let id = endpoint.id();
         for queue in &completions {
-            queue.add_endpoint(id, bound.tally.clone());
+            queue.add_endpoint(id, bound.queues.tally.clone());
         }
-        for counter in &bound.counters {
-            completions.iter().for_each(|queue| counter.add_source(queue));
-        }
-        let (is_selective, tally) = (bound.is_selective, bound.tally.clone());
+        bound.queues.feed_counters(&completions);
+        let (is_selective, tally) = (bound.queues.is_selective, bound.queues.tally.clone());
         let enabled = Arc::new(Enabled { endpoint, is_selective, tally, completions });
         let ending: Weak<Enabled> = Arc::downgrade(&enabled);
         events.add_endpoint(device, id, owner, ending);
         // The lock is held: there is none yet.
         let _ = self.enabled.set(enabled);
         Ok(())
-    }
-
-    /// The queue for one side's completions; where only counters are bound, one that no one reads.
-    fn completions(&self, bound: &Bound, side: usize) -> Result<Arc<Completions>, Errno> {
-        let kinds = if side == RX { FI_RECV } else { Tally::ALL & !FI_RECV };
-        match &bound.queues[side] {
-            Some(queue) => Ok(queue.completions.clone()),
-            None if bound.tally.counts(kinds) => {
-                let queue = Arc::new(Completions::unread(&self.domain.device.domain)?);
-                self.domain.device.add_queue(&queue);
-                Ok(queue)
-            }
-            None => Err(Errno(FI_ENOCQ)),
-        }
     }
 
     fn source_ip(&self) -> Option<IpAddr> {
@@ -193,26 +143,10 @@ impl MessageEndpoint {
         self.enabled.get().map(|enabled| &**enabled).ok_or(Errno::BAD_STATE)
     }
 
-    /// The flags of operations of a side that have none of their own.
-    #[inline]
-    pub(crate) fn op_flags(&self, side: usize) -> u64 {
-        self.op_flags[side].load(Ordering::Relaxed)
-    }
-
-    /// The bytes of an inject, at most.
-    #[inline]
-    pub(crate) fn inject_size(&self) -> usize {
-        self.wishes.inject
-    }
-
     /// Whether it may write with data.
     #[inline]
     pub(crate) fn writes_data(&self) -> bool {
         self.wishes.writes_data
-    }
-
-    pub(crate) fn set_op_flags(&self, side: usize, flags: u64) {
-        self.op_flags[side].store(flags, Ordering::Relaxed);
     }
 
     pub(crate) fn connect(&self, to: SocketAddr, data: &[u8]) -> Result<(), Errno> {
@@ -223,7 +157,7 @@ impl MessageEndpoint {
     pub(crate) fn accept(&self, name: Name, data: &[u8]) -> Result<(), Errno> {
         let enabled = self.enabled()?;
         let mut bound = lock(&self.bound);
-        let Bound { request, events, .. } = &mut *bound;
+        let MessageBound { request, events, .. } = &mut *bound;
         let events = events.as_ref().ok_or(Errno::BAD_STATE)?;
         let taken = request.as_mut().ok_or(Errno::BAD_STATE)?;
         events.begin_accept(name);

@@ -1,5 +1,7 @@
 //! The objects behind the handles. What they do is here, in safe code; what C calls is in `calls`.
 
+pub(crate) mod av;
+pub(crate) mod bound;
 pub(crate) mod completions;
 pub(crate) mod counter;
 pub(crate) mod devices;
@@ -8,6 +10,7 @@ pub(crate) mod endpoint;
 pub(crate) mod event_queue;
 pub(crate) mod marks;
 pub(crate) mod passive;
+pub(crate) mod rdm;
 pub(crate) mod region;
 pub(crate) mod requests;
 pub(crate) mod tally;

@@ -1,9 +1,10 @@
 //! Memory regions.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use fabric::{Access, Error, Region, Slice};
+use fabric::{Access, Capabilities, Error, Region, Slice};
 
 use super::domain::Domain;
 use crate::abi::FidMr;
@@ -18,9 +19,14 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often it looks.
 const CLOSE_TICK: Duration = Duration::from_micros(200);
 
+/// The bounds of a region for atomics of peers are multiples of this.
+const ATOMIC_ALIGNMENT: usize = 8;
+
 /// Registered memory.
 pub(crate) struct MemoryRegion {
     region: Region,
+    /// No two have the same.
+    pub(crate) number: u64,
     domain: Arc<Domain>,
 }
 
@@ -40,15 +46,33 @@ impl MemoryRegion {
         (address, len): (*mut u8, usize),
         access: u64,
     ) -> Result<Self, Errno> {
-        let rights = rights(access)?;
+        let mut rights = rights(access)?;
+        // Long messages are read from where they are.
+        if domain.has_datagrams && access & (FI_SEND | FI_REMOTE_READ | FI_REMOTE_WRITE) == FI_SEND
+        {
+            rights |= access_to_send(&domain.device.domain);
+        }
+        // Devices execute atomics on elements at multiples of their size, and want such bounds; in other regions there are none.
+        let is_aligned = (address as usize | len).is_multiple_of(ATOMIC_ALIGNMENT);
+        if domain.has_datagrams && is_aligned && rights.contains(Access::REMOTE_WRITE) {
+            rights |= Access::REMOTE_ATOMIC;
+        }
         // SAFETY: the caller's promise.
         let region = unsafe { domain.device.domain.register_raw(address, len, rights)? };
-        Ok(MemoryRegion { region, domain: domain.clone() })
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        Ok(MemoryRegion { region, number, domain: domain.clone() })
     }
 
     /// What peers name it by.
     pub(crate) fn key(&self) -> u64 {
         self.region.remote().key()
+    }
+
+    /// Whether a buffer is a part of it.
+    pub(crate) fn contains(&self, address: usize, len: usize) -> bool {
+        let start = address.checked_sub(self.region.addr());
+        start.is_some_and(|start| start <= self.region.len() && len <= self.region.len() - start)
     }
 
     /// The part that a buffer of the application's is.
@@ -67,6 +91,7 @@ impl MemoryRegion {
                 Err(Error::Busy) if Instant::now() < until => {
                     // What has ended is in our queues, or on its way there.
                     self.domain.device.drain();
+                    self.domain.device.release(self.number);
                     if matches!(self.region.close(), Err(Error::Busy)) {
                         std::thread::sleep(CLOSE_TICK);
                     }
@@ -90,4 +115,12 @@ fn rights(access: u64) -> Result<Access, Errno> {
     rights.set(Access::REMOTE_READ, access & FI_REMOTE_READ != 0);
     rights.set(Access::REMOTE_WRITE, access & FI_REMOTE_WRITE != 0);
     Ok(rights)
+}
+
+/// The rights with which a peer reads a long message from where it is, and nothing else, where the device has such rights.
+pub(crate) fn access_to_send(domain: &fabric::Domain) -> Access {
+    match domain.info().capabilities.contains(Capabilities::GRANTS) {
+        true => Access::REMOTE_READ | Access::GRANTS_ONLY,
+        false => Access::empty(),
+    }
 }

@@ -166,19 +166,20 @@ static void of_refusals(struct fid_fabric *fabric, struct fid_domain *domain, st
     struct fid_poll *poll;
     struct fi_av_attr av_attr = {0};
     struct fi_poll_attr poll_attr = {0};
-    struct fi_atomic_attr atomic;
     size_t count;
-    GIVES(fi_av_open(domain, &av_attr, &av, NULL), -FI_ENOSYS);
     GIVES(fi_scalable_ep(domain, info, &ep, NULL), -FI_ENOSYS);
     GIVES(fi_stx_context(domain, NULL, &stx, NULL), -FI_ENOSYS);
     GIVES(fi_srx_context(domain, NULL, &ep, NULL), -FI_ENOSYS);
     GIVES(fi_poll_open(domain, &poll_attr, &poll), -FI_ENOSYS);
-    GIVES(fi_query_atomic(domain, FI_UINT64, FI_SUM, &atomic, 0), -FI_ENOSYS);
     GIVES(fi_domain_bind(domain, &fabric->fid, 0), -FI_ENOSYS);
     GIVES(fi_control(&domain->fid, 1, NULL), -FI_ENOSYS);
     GIVES(fi_control(&fabric->fid, 1, NULL), -FI_ENOSYS);
 
     NEEDS(fi_endpoint(domain, info, &ep, NULL));
+    /* Connections have no addresses to look up. */
+    NEEDS(fi_av_open(domain, &av_attr, &av, NULL));
+    GIVES(fi_ep_bind(ep, &av->fid, 0), -FI_EINVAL);
+    GIVES(fi_close(&av->fid), 0);
     struct fi_msg_tagged tagged = {0};
     struct fi_msg_atomic atomics = {0};
     GIVES(fi_tsend(ep, NULL, 0, NULL, 0, 1, NULL), -FI_ENOSYS);

@@ -1,0 +1,280 @@
+//! An endpoint that can transfer, and its completions on their way to the queues that they are for.
+
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use fabric::{Access, Armed, OpKind, Region};
+use fabric_rdm::{Completion, Endpoint, Kind, PostError, RdmAttr, Status};
+
+use super::peers::PeerMap;
+use super::pending::{Claims, Pending, PendingTable, Wants};
+use crate::abi::flags::{FI_ETRUNC, FI_MULTI_RECV, FI_READ, FI_REMOTE_CQ_DATA};
+use crate::errno::Errno;
+use crate::objects::av::{AddressUser, AddressVector};
+use crate::objects::bound::{Bound, RX, TX};
+use crate::objects::completions::{Completions, Done, Feed, Whose};
+use crate::objects::devices::RegionHolder;
+use crate::objects::domain::Domain;
+use crate::objects::marks;
+use crate::objects::tally::Tally;
+use crate::sync::lock;
+
+/// Completions that are taken at a time.
+const BATCH: usize = 64;
+/// How long a close waits until peers have what was injected: that counts as done when the call returns.
+const LINGER: Duration = Duration::from_secs(1);
+/// How often it looks.
+const TICK: Duration = Duration::from_micros(200);
+
+/// See above.
+pub(crate) struct RdmEnabled {
+    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) domain: Arc<Domain>,
+    pub(super) id: Whose,
+    /// Of transmits, of receives: whether only those that ask for it have a completion.
+    pub(super) is_selective: [bool; 2],
+    pub(super) tally: Tally,
+    pub(super) completions: [Arc<Completions>; 2],
+    pub(super) pending: Mutex<PendingTable>,
+    pub(super) peers: PeerMap,
+    pub(super) claims: Mutex<Claims>,
+    /// For operations without bytes.
+    pub(super) nothing: Region,
+    /// Held from taking completions to giving them away: so their order stays.
+    taken: Mutex<Box<[Completion]>>,
+}
+
+impl RdmEnabled {
+    pub(super) fn new(
+        domain: &Arc<Domain>,
+        attr: &RdmAttr,
+        bound: &Bound,
+        vector: &Arc<AddressVector>,
+    ) -> Result<Arc<Self>, Errno> {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        let device = &domain.device.domain;
+        let completions = bound.completions(domain)?;
+        let enabled = Arc::new(RdmEnabled {
+            endpoint: Arc::new(Endpoint::new(device, attr)?),
+            domain: domain.clone(),
+            id: Whose::Datagram(NUMBERS.fetch_add(1, Ordering::Relaxed)),
+            is_selective: bound.is_selective,
+            tally: bound.tally.clone(),
+            completions,
+            pending: Mutex::default(),
+            peers: PeerMap::new(vector.clone()),
+            claims: Mutex::default(),
+            nothing: device.alloc(64, Access::LOCAL_WRITE)?,
+            taken: Mutex::new(vec![Completion::default(); BATCH].into()),
+        });
+        bound.feed_counters(&enabled.completions);
+        let user: Arc<dyn AddressUser> = enabled.clone();
+        vector.add_user(Arc::downgrade(&user));
+        let holder: Arc<dyn RegionHolder> = enabled.clone();
+        domain.device.add_holder(Arc::downgrade(&holder));
+        let feed: Arc<dyn Feed> = enabled.clone();
+        enabled.completions[TX].add_feed(feed.clone())?;
+        if !enabled.has_one_queue() {
+            enabled.completions[RX].add_feed(feed)?;
+        }
+        Ok(enabled)
+    }
+
+    fn has_one_queue(&self) -> bool {
+        Arc::ptr_eq(&self.completions[TX], &self.completions[RX])
+    }
+
+    /// Ends all of it: nothing is reported of it any more.
+    pub(super) fn end(self: &Arc<Self>) {
+        let until = Instant::now() + LINGER;
+        // A completion that no one reads keeps its operation outstanding.
+        let has_room = || self.completions.iter().all(|queue| queue.room() > 0);
+        self.linger(until, || has_room() && self.endpoint.outstanding().unwrap_or(0) > 0);
+        lock(&self.claims).clear();
+        // Peers are to hear of the end of what they sent.
+        if self.endpoint.park_all().is_ok() {
+            self.linger(until, || self.endpoint.connections().unwrap_or(0) > 0);
+        }
+        let feed: Arc<dyn Feed> = self.clone();
+        for queue in &self.completions {
+            queue.remove_feed(&feed, self.id);
+        }
+    }
+
+    /// Goes on as long as there is something to wait for, until the time has come.
+    fn linger(&self, until: Instant, waits: impl Fn() -> bool) {
+        while self.feed().is_ok() && waits() && Instant::now() < until {
+            std::thread::sleep(TICK);
+        }
+    }
+
+    /// Posts an operation: what it is to report is known before it can end.
+    #[inline]
+    pub(super) fn post(
+        &self,
+        pending: Pending,
+        post: impl FnOnce(u64) -> Result<fabric_rdm::OpId, PostError>,
+    ) -> Result<(), Errno> {
+        let context = lock(&self.pending).add(pending);
+        match post(context) {
+            Ok(op) => {
+                lock(&self.pending).set_op(context, op);
+                Ok(())
+            }
+            Err(error) => {
+                lock(&self.pending).remove(context);
+                Err(refused(error))
+            }
+        }
+    }
+
+    /// Cancels the operation with this context of the application's.
+    pub(super) fn cancel(&self, context: u64) -> Result<(), Errno> {
+        let op = lock(&self.pending).find_op(context).ok_or(Errno(libc::ENOENT))?;
+        match self.endpoint.cancel(op)? {
+            true => Ok(()),
+            // It ends as it would have, or has.
+            false => Err(Errno(libc::ENOENT)),
+        }
+    }
+
+    /// What the application reads of a completion, and on which side.
+    fn done(&self, table: &mut PendingTable, completion: &Completion) -> Option<(usize, Done)> {
+        if completion.context == marks::injected() {
+            return None;
+        }
+        let is_many = completion.kind == Kind::Recv
+            && table.get(completion.context).is_some_and(|one| one.flags & FI_MULTI_RECV != 0);
+        let pending = match is_many {
+            true => table.get(completion.context)?,
+            false => table.remove(completion.context)?,
+        };
+        let mut flags = pending.flags & !FI_MULTI_RECV;
+        let (side, counted) = match completion.kind {
+            Kind::Recv | Kind::Released => (RX, OpKind::Recv),
+            Kind::Send => (TX, OpKind::Send),
+            _ if flags & FI_READ != 0 => (TX, OpKind::Read),
+            _ => (TX, OpKind::Write),
+        };
+        let mut buffer = if is_many { pending.buffer + completion.offset as usize } else { 0 };
+        if completion.kind == Kind::Released {
+            (flags, buffer) = (FI_MULTI_RECV, pending.buffer);
+        } else {
+            self.tally.add(counted, completion.is_ok());
+        }
+        let error = error_of(completion.status);
+        match pending.wants {
+            Wants::Nothing => return None,
+            Wants::Error if error.is_none() && completion.kind != Kind::Released => return None,
+            _ => {}
+        }
+        flags |= if completion.immediate.is_some() { FI_REMOTE_CQ_DATA } else { 0 };
+        let source = match (side, completion.peer) {
+            (RX, Some(peer)) => self.peers.number(&self.endpoint, peer),
+            _ => crate::abi::flags::FI_ADDR_UNSPEC,
+        };
+        let len = if completion.kind == Kind::Released { 0 } else { completion.len as usize };
+        let done = Done {
+            endpoint: self.id,
+            context: pending.context,
+            flags,
+            len,
+            data: completion.immediate.map_or(0, u64::from),
+            tag: completion.tag.unwrap_or(0),
+            buffer,
+            source,
+            overflow: (completion.message_len.saturating_sub(completion.len)) as usize,
+            error: error.map(|errno| (errno, 0)),
+        };
+        Some((side, done))
+    }
+}
+
+impl Feed for RdmEnabled {
+    fn feed(&self) -> Result<usize, Errno> {
+        let mut taken = lock(&self.taken);
+        let room = self.completions.iter().map(|queue| queue.room()).min().unwrap_or(0);
+        let room = room.min(BATCH);
+        if room == 0 {
+            // An application that does not read has what it posted done all the same.
+            self.endpoint.progress()?;
+            return Ok(0);
+        }
+        let count = self.endpoint.poll(&mut taken[..room])?;
+        if count == 0 {
+            return Ok(0);
+        }
+        let mut sides = [Vec::new(), Vec::new()];
+        let is_one = self.has_one_queue();
+        let mut table = lock(&self.pending);
+        for completion in &taken[..count] {
+            if let Some((side, done)) = self.done(&mut table, completion) {
+                sides[if is_one { TX } else { side }].push(done);
+            }
+        }
+        drop(table);
+        for (queue, done) in self.completions.iter().zip(sides) {
+            if !done.is_empty() {
+                queue.push(done);
+            }
+        }
+        Ok(count)
+    }
+
+    fn arm(&self) -> Result<Armed, Errno> {
+        Ok(self.endpoint.arm()?)
+    }
+
+    fn descriptor(&self) -> Result<BorrowedFd<'_>, Errno> {
+        Ok(self.endpoint.descriptor()?)
+    }
+}
+
+impl RegionHolder for RdmEnabled {
+    fn release(&self, region: u64) {
+        let receives = lock(&self.pending).of_region(region);
+        for receive in receives {
+            if let Err(error) = self.endpoint.cancel(receive) {
+                log::debug!("a receive is not canceled: {error}");
+            }
+        }
+    }
+}
+
+impl AddressUser for RdmEnabled {
+    fn forget(&self, number: u64) {
+        if let Some(peer) = self.peers.forget(number)
+            && let Err(error) = self.endpoint.remove(peer)
+        {
+            log::debug!("{peer} is not removed: {error}");
+        }
+    }
+}
+
+/// What a post that was refused answers.
+pub(super) fn refused(error: PostError) -> Errno {
+    match error {
+        PostError::Again(_) => Errno::AGAIN,
+        PostError::PeerDown(cause) => {
+            log::info!("the peer is down: {cause}");
+            Errno(libc::ECONNRESET)
+        }
+        PostError::Fabric(error) => error.into(),
+        _ => Errno::OTHER,
+    }
+}
+
+/// What an operation that ended so has in its error entry.
+fn error_of(status: Status) -> Option<Errno> {
+    Some(Errno(match status {
+        Status::Ok => return None,
+        Status::Truncated => FI_ETRUNC,
+        Status::Canceled => libc::ECANCELED,
+        Status::PeerLost => libc::ECONNRESET,
+        Status::PeerGone => libc::ECONNREFUSED,
+        Status::RemoteAccess => libc::EACCES,
+        _ => libc::EIO,
+    }))
+}

@@ -1,0 +1,62 @@
+//! Buffers of the application as operations of ours take them: parts of regions, or memory that is registered for one operation.
+
+use fabric::{Access, Region, Slice};
+
+use super::enabled::RdmEnabled;
+use crate::errno::Errno;
+use crate::objects::region::MemoryRegion;
+use crate::objects::transfer::Buffer;
+
+/// The memory of one operation.
+pub(super) enum Memory<'a> {
+    Part(&'a MemoryRegion, Buffer<'a>),
+    /// The operation holds it beyond this handle, until it has ended.
+    Own(Region),
+    /// No bytes, which are in some region all the same.
+    Nothing(&'a Region),
+}
+
+impl<'a> Memory<'a> {
+    /// That of a buffer. One without a region gets these rights.
+    pub(super) fn of(
+        enabled: &'a RdmEnabled,
+        buffers: &'a [Buffer<'a>],
+        access: Access,
+    ) -> Result<Self, Errno> {
+        let buffer = match buffers {
+            [] => Buffer { address: 0, len: 0, region: None },
+            [one] => *one,
+            // The info's `iov_limit`.
+            _ => return Err(Errno::INVALID),
+        };
+        match buffer.region {
+            _ if buffer.len == 0 => Ok(Memory::Nothing(&enabled.nothing)),
+            Some(region) if region.contains(buffer.address, buffer.len) => {
+                Ok(Memory::Part(region, buffer))
+            }
+            // Programs name a region that is near: others than this library do not look at it.
+            _ => {
+                let place = (buffer.address as *mut u8, buffer.len);
+                // SAFETY: `fi_msg(3)` and its kin: the application keeps the buffer as it is until the operation's completion, and
+                // the operation alone holds the registration when this handle is gone. What is outstanding when an endpoint is
+                // closed is given up before that returns.
+                let region =
+                    unsafe { enabled.domain.device.domain.register_raw(place.0, place.1, access)? };
+                Ok(Memory::Own(region))
+            }
+        }
+    }
+
+    /// The region of the application's, by its number; 0 for none.
+    pub(super) fn region(&self) -> u64 {
+        if let Memory::Part(region, _) = self { region.number } else { 0 }
+    }
+
+    pub(super) fn slice(&self) -> Result<Slice<'_>, Errno> {
+        match self {
+            Memory::Part(region, buffer) => region.slice(buffer.address, buffer.len),
+            Memory::Own(region) => Ok(region.into()),
+            Memory::Nothing(region) => Ok(region.slice(..0)),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! One-sided operations.
+
+use fabric::{Access, Op};
+use fabric_rdm::Peer;
+
+use super::enabled::{RdmEnabled, refused};
+use super::memory::Memory;
+use super::pending::{Pending, Wants};
+use crate::abi::flags::{
+    FI_DELIVERY_COMPLETE, FI_FENCE, FI_READ, FI_REMOTE_CQ_DATA, FI_RMA, FI_WRITE,
+};
+use crate::errno::Errno;
+use crate::objects::marks;
+use crate::objects::transfer::{Options, Remote, Transmit};
+
+impl RdmEnabled {
+    pub(super) fn write(
+        &self,
+        peer: Peer,
+        to: Remote,
+        what: Transmit<'_>,
+        options: Options,
+        wants: Wants,
+    ) -> Result<(), Errno> {
+        // A message behind it says the same.
+        if options.flags & FI_REMOTE_CQ_DATA != 0 {
+            return Err(Errno::NOT_THERE);
+        }
+        let buffers = match what {
+            Transmit::Bytes(bytes) => {
+                let op = Op::inject_write(bytes, to.place());
+                return self.post_one_sided(peer, op, FI_WRITE | FI_RMA, options, wants);
+            }
+            Transmit::Buffers(buffers) => buffers,
+        };
+        let memory = Memory::of(self, buffers, Access::empty())?;
+        let op = Op::write(memory.slice()?, to.place());
+        self.post_one_sided(peer, op, FI_WRITE | FI_RMA, options, wants)
+    }
+
+    pub(super) fn read(
+        &self,
+        peer: Peer,
+        from: Remote,
+        what: Transmit<'_>,
+        options: Options,
+        wants: Wants,
+    ) -> Result<(), Errno> {
+        let Transmit::Buffers(buffers) = what else { return Err(Errno::INVALID) };
+        let memory = Memory::of(self, buffers, Access::LOCAL_WRITE)?;
+        let op = Op::read(memory.slice()?, from.place());
+        self.post_one_sided(peer, op, FI_READ | FI_RMA, options, wants)
+    }
+
+    /// Posts an operation whose completion has these flags.
+    pub(super) fn post_one_sided(
+        &self,
+        peer: Peer,
+        mut op: Op<'_>,
+        flags: u64,
+        options: Options,
+        wants: Wants,
+    ) -> Result<(), Errno> {
+        if options.flags & FI_FENCE != 0 {
+            op = op.fence();
+        }
+        if options.flags & FI_DELIVERY_COMPLETE != 0 && flags == FI_WRITE | FI_RMA {
+            op = op.delivery_complete();
+        }
+        if self.is_silent(wants, flags & (FI_READ | FI_WRITE)) {
+            let op = op.unsignaled().context(marks::injected());
+            return self.endpoint.post(peer, &op).map(drop).map_err(refused);
+        }
+        let pending = Pending::new(options.context, flags, wants);
+        self.post(pending, |context| self.endpoint.post(peer, &op.context(context)))
+    }
+}

@@ -1,0 +1,290 @@
+/* What reliable datagram endpoints do without a layer between, with arguments that are odd and valid. */
+#include "fabric.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#define UNKNOWN (1ULL << 50)
+#define SIZE 65536
+
+static char near[SIZE], all[SIZE + 8], *far = all + 8;
+
+/* One endpoint, with queues of its own for both sides. */
+struct end {
+    struct fid_ep *ep;
+    struct fid_cq *tx, *rx;
+    struct fid_av *av;
+    struct sockaddr_in name;
+    fi_addr_t peer;
+};
+
+static struct fi_info *info;
+static struct fid_fabric *fabric;
+static struct fid_domain *domain;
+
+/* The info that no layer has changed. */
+static struct fi_info *native(void) {
+    struct fi_info *asked = hints(), *found, *all;
+    asked->ep_attr->type = FI_EP_RDM;
+    asked->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_DIRECTED_RECV | FI_SOURCE | FI_MULTI_RECV;
+    asked->mode = 0;
+    NEEDS(fi_getinfo(FI_VERSION(1, 9), "127.0.0.1", NULL, FI_SOURCE, asked, &all));
+    for (found = all; found; found = found->next)
+        if (!strcmp(found->fabric_attr->prov_name, PROVIDER)) break;
+    SO(found != NULL);
+    if (!found) exit(1);
+    found = fi_dupinfo(found);
+    fi_freeinfo(all);
+    /* What is not there is not granted. */
+    asked->caps |= FI_COLLECTIVE;
+    GIVES(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, asked, &all), -FI_ENODATA);
+    fi_freeinfo(asked);
+    return found;
+}
+
+static struct end open_end(void) {
+    struct end end = {0};
+    struct fi_cq_attr cq = {.format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_FD};
+    struct fi_av_attr av = {0}, named = {.name = "shared"};
+    size_t len = sizeof end.name;
+    GIVES(fi_av_open(domain, &named, &end.av, NULL), -FI_ENOSYS);
+    NEEDS(fi_av_open(domain, &av, &end.av, NULL));
+    GIVES(av.type, FI_AV_TABLE);
+    NEEDS(fi_cq_open(domain, &cq, &end.tx, NULL));
+    NEEDS(fi_cq_open(domain, &cq, &end.rx, NULL));
+    NEEDS(fi_endpoint(domain, info, &end.ep, NULL));
+    GIVES(fi_enable(end.ep), -FI_ENOAV);
+    NEEDS(fi_ep_bind(end.ep, &end.av->fid, 0));
+    GIVES(fi_enable(end.ep), -FI_ENOCQ);
+    GIVES(fi_send(end.ep, near, 1, NULL, 0, NULL), -FI_EOPBADSTATE);
+    NEEDS(fi_ep_bind(end.ep, &end.tx->fid, FI_TRANSMIT));
+    NEEDS(fi_ep_bind(end.ep, &end.rx->fid, FI_RECV));
+    NEEDS(fi_enable(end.ep));
+    NEEDS(fi_getname(&end.ep->fid, &end.name, &len));
+    GIVES(len, sizeof end.name);
+    GIVES(fi_connect(end.ep, &end.name, NULL, 0), -FI_ENOSYS);
+    return end;
+}
+
+/* The next completion of a queue, which is to be good. */
+static struct fi_cq_tagged_entry done(struct fid_cq *cq, void *context, fi_addr_t *source) {
+    struct fi_cq_tagged_entry entry = {0};
+    fi_addr_t from;
+    ssize_t read = fi_cq_sreadfrom(cq, &entry, 1, source ? source : &from, NULL, LONG);
+    GIVES(read, 1);
+    if (read == 1) SO(entry.op_context == context);
+    return entry;
+}
+
+/* What is posted until there is room for it. */
+#define POSTS(call)                                                                                          \
+    do {                                                                                                     \
+        long long posted_;                                                                                   \
+        while ((posted_ = (call)) == -FI_EAGAIN) {}                                                          \
+        GIVES(posted_, 0);                                                                                   \
+    } while (0)
+
+static int failed(struct fid_cq *cq) {
+    struct fi_cq_tagged_entry entry;
+    struct fi_cq_err_entry error = {0};
+    GIVES(fi_cq_sread(cq, &entry, 1, NULL, LONG), -FI_EAVAIL);
+    GIVES(fi_cq_readerr(cq, &error, 0), 1);
+    return error.err;
+}
+
+static void addresses(struct end *a, struct end *b) {
+    fi_addr_t numbers[3], again;
+    struct sockaddr_in many[3] = {b->name, b->name, b->name}, found;
+    size_t len = sizeof found;
+    char text[64];
+    int errors[3];
+    many[1].sin_port = htons(9), many[2].sin_family = AF_UNIX;
+    GIVES(fi_av_insert(a->av, many, 3, numbers, FI_SYNC_ERR, errors), 2);
+    GIVES(numbers[0], 0);
+    GIVES(numbers[1], 1);
+    SO(numbers[2] == FI_ADDR_NOTAVAIL);
+    GIVES(errors[0] | errors[1], 0);
+    GIVES(errors[2], FI_EINVAL);
+    GIVES(fi_av_insert(a->av, &b->name, 1, &again, 0, NULL), 1);
+    GIVES(again, 0);
+    GIVES(fi_av_insert(a->av, &b->name, 1, NULL, UNKNOWN, NULL), -FI_EBADFLAGS);
+    GIVES(fi_av_insertsvc(a->av, "127.0.0.1", "9", &again, 0, NULL), 1);
+    GIVES(again, 1);
+    GIVES(fi_av_lookup(a->av, 0, &found, &len), 0);
+    SO(!memcmp(&found, &b->name, sizeof found));
+    GIVES(fi_av_lookup(a->av, 7, &found, &len), -FI_EINVAL);
+    len = sizeof text;
+    SO(fi_av_straddr(a->av, &b->name, text, &len) == text);
+    SO(!strncmp(text, "fi_sockaddr_in://127.0.0.1:", 27));
+    GIVES(fi_av_remove(a->av, &numbers[1], 1, 0), 0);
+    GIVES(fi_av_remove(a->av, &numbers[1], 1, 0), 0);
+    GIVES(fi_av_remove(a->av, &numbers[1], 1, 0), -FI_EINVAL);
+    GIVES(fi_send(a->ep, near, 1, NULL, numbers[1], NULL), -FI_EINVAL);
+    GIVES(fi_av_insert(b->av, &a->name, 1, &b->peer, 0, NULL), 1);
+    a->peer = 0;
+}
+
+static void messages(struct end *a, struct end *b) {
+    fi_addr_t source = 7;
+    struct fi_cq_tagged_entry entry;
+    size_t inject = info->tx_attr->inject_size;
+    /* No buffer is registered: short, in one piece, and long. */
+    size_t sizes[] = {0, 1, inject, inject + 1, 5000, SIZE};
+    for (size_t at = 0; at < sizeof sizes / sizeof *sizes; at++) {
+        memset(near, (int)at + 1, SIZE);
+        GIVES(fi_recv(b->ep, far, SIZE, NULL, FI_ADDR_UNSPEC, far), 0);
+        GIVES(fi_send(a->ep, near, sizes[at], NULL, a->peer, near), 0);
+        entry = done(b->rx, far, &source);
+        GIVES(entry.len, sizes[at]);
+        GIVES(source, b->peer);
+        SO(entry.flags & FI_RECV && entry.flags & FI_MSG);
+        SO(!memcmp(near, far, sizes[at]));
+        done(a->tx, near, NULL);
+    }
+    GIVES(fi_recv(b->ep, far, 8, NULL, b->peer, NULL), 0);
+    GIVES(fi_senddata(a->ep, near, 9, NULL, ~0ULL, a->peer, NULL), 0);
+    GIVES(failed(b->rx), FI_ETRUNC);
+    done(a->tx, NULL, NULL);
+    GIVES(fi_inject(a->ep, near, inject + 1, a->peer), -FI_EMSGSIZE);
+    GIVES(fi_send(a->ep, near, 1, NULL, 77, NULL), -FI_EINVAL);
+    GIVES(fi_recv(b->ep, far, 8, NULL, 77, NULL), -FI_EINVAL);
+    struct iovec parts[2] = {{near, 1}, {near, 1}};
+    GIVES(fi_sendv(a->ep, parts, NULL, 2, a->peer, NULL), -FI_EINVAL);
+
+    /* A receive is canceled once, and has one completion. */
+    GIVES(fi_recv(b->ep, far, 8, NULL, FI_ADDR_UNSPEC, far), 0);
+    GIVES(fi_cancel(&b->ep->fid, near), -FI_ENOENT);
+    GIVES(fi_cancel(&b->ep->fid, far), 0);
+    GIVES(failed(b->rx), FI_ECANCELED);
+    GIVES(fi_cancel(&b->ep->fid, far), -FI_ENOENT);
+}
+
+static void tagged(struct end *a, struct end *b) {
+    struct fi_cq_tagged_entry entry;
+    struct fi_msg_tagged look = {.addr = FI_ADDR_UNSPEC, .tag = 0x17, .ignore = 0xf, .context = far};
+    struct iovec place = {far, SIZE};
+    GIVES(fi_trecvmsg(b->ep, &look, FI_PEEK), 0);
+    GIVES(failed(b->rx), FI_ENOMSG);
+    GIVES(fi_tsenddata(a->ep, near, 5000, NULL, 3, a->peer, 0x12, near), 0);
+    done(a->tx, near, NULL);
+    do {
+        GIVES(fi_trecvmsg(b->ep, &look, FI_PEEK | FI_CLAIM), 0);
+        ssize_t read = fi_cq_sread(b->rx, &entry, 1, NULL, LONG);
+        if (read == 1) break;
+        GIVES(failed(b->rx), FI_ENOMSG);
+    } while (1);
+    GIVES(entry.len, 5000);
+    GIVES(entry.tag, 0x12);
+    GIVES(entry.data, 3);
+    /* No receive meets it now. */
+    GIVES(fi_trecvmsg(b->ep, &look, FI_PEEK), 0);
+    GIVES(failed(b->rx), FI_ENOMSG);
+    look.msg_iov = &place, look.iov_count = 1;
+    GIVES(fi_trecvmsg(b->ep, &look, FI_CLAIM), 0);
+    entry = done(b->rx, far, NULL);
+    GIVES(entry.len, 5000);
+    SO(entry.flags & FI_TAGGED);
+    GIVES(fi_trecvmsg(b->ep, &look, FI_CLAIM), -FI_EINVAL);
+    GIVES(fi_trecvmsg(b->ep, &look, UNKNOWN), -FI_EBADFLAGS);
+    GIVES(fi_trecvmsg(b->ep, &look, FI_MULTI_RECV), -FI_EBADFLAGS);
+}
+
+static void many(struct end *a, struct end *b) {
+    size_t min = 16, len = sizeof min;
+    struct iovec place = {far, 40};
+    struct fi_msg buffer = {.msg_iov = &place, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .context = far};
+    GIVES(fi_setopt(&b->ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &min, sizeof min), 0);
+    GIVES(fi_getopt(&b->ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &min, &len), 0);
+    GIVES(min, 16);
+    GIVES(fi_recvmsg(b->ep, &buffer, FI_MULTI_RECV), 0);
+    for (int at = 0; at < 2; at++) {
+        POSTS(fi_inject(a->ep, near, 15, a->peer));
+        struct fi_cq_tagged_entry entry = done(b->rx, far, NULL);
+        SO((char *)entry.buf == far + 15 * at);
+        SO(!(entry.flags & FI_MULTI_RECV));
+    }
+    GIVES(done(b->rx, far, NULL).flags, FI_MULTI_RECV);
+}
+
+static void one_sided(struct end *a, struct end *b) {
+    static uint64_t word = 5, old, one = 1, expected = 6, new_one = 9;
+    struct fid_mr *mr, *words;
+    struct fi_atomic_attr attr;
+    size_t count;
+    (void)b;
+    NEEDS(fi_mr_reg(domain, far, SIZE, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 0, 0, &mr, NULL));
+    NEEDS(fi_mr_reg(domain, &word, 8, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 0, 0, &words, NULL));
+    memset(near, 33, SIZE);
+    GIVES(fi_write(a->ep, near, SIZE, NULL, a->peer, (uintptr_t)far, fi_mr_key(mr), near), 0);
+    SO(done(a->tx, near, NULL).flags & FI_WRITE);
+    SO(!memcmp(near, far, SIZE));
+    memset(far, 44, SIZE);
+    GIVES(fi_read(a->ep, near, 5000, NULL, a->peer, (uintptr_t)far, fi_mr_key(mr), near), 0);
+    SO(done(a->tx, near, NULL).flags & FI_READ);
+    SO(!memcmp(near, far, 5000));
+    GIVES(fi_writedata(a->ep, near, 1, NULL, 1, a->peer, (uintptr_t)far, fi_mr_key(mr), NULL), -FI_ENOSYS);
+
+    GIVES(fi_fetch_atomicvalid(a->ep, FI_UINT64, FI_SUM, &count), 0);
+    GIVES(count, 1);
+    GIVES(fi_atomicvalid(a->ep, FI_LONG_DOUBLE, FI_SUM, &count), -FI_EOPNOTSUPP);
+    GIVES(fi_query_atomic(domain, FI_INT8, FI_CSWAP, &attr, FI_COMPARE_ATOMIC), 0);
+    GIVES(attr.size, 1);
+    GIVES(fi_query_atomic(domain, FI_INT8, FI_MSWAP, &attr, FI_COMPARE_ATOMIC), -FI_EOPNOTSUPP);
+    uint64_t at = (uintptr_t)&word, key = fi_mr_key(words);
+    GIVES(fi_fetch_atomic(a->ep, &one, 1, NULL, &old, NULL, a->peer, at, key, FI_UINT64, FI_SUM, NULL), 0);
+    SO(done(a->tx, NULL, NULL).flags & FI_ATOMIC);
+    GIVES(old, 5);
+    GIVES(fi_compare_atomic(a->ep, &new_one, 1, NULL, &expected, NULL, &old, NULL, a->peer, at, key, FI_UINT64,
+                            FI_CSWAP, NULL), 0);
+    done(a->tx, NULL, NULL);
+    GIVES(old, 6);
+    GIVES(fi_fetch_atomic(a->ep, NULL, 1, NULL, &old, NULL, a->peer, at, key, FI_UINT64, FI_ATOMIC_READ, NULL), 0);
+    done(a->tx, NULL, NULL);
+    GIVES(old, 9);
+    GIVES(fi_atomic(a->ep, &one, 2, NULL, a->peer, at, key, FI_UINT64, FI_SUM, NULL), -FI_EINVAL);
+    GIVES(fi_fetch_atomic(a->ep, &one, 1, NULL, NULL, NULL, a->peer, at, key, FI_UINT64, FI_SUM, NULL), -FI_EINVAL);
+    GIVES(fi_close(&mr->fid), 0);
+    GIVES(fi_close(&words->fid), 0);
+}
+
+/* A region goes with the receives into it. */
+static void canceled(struct end *b) {
+    struct fid_mr *mr;
+    NEEDS(fi_mr_reg(domain, far, SIZE, FI_RECV, 0, 0, 0, &mr, NULL));
+    GIVES(fi_recv(b->ep, far, 8, fi_mr_desc(mr), FI_ADDR_UNSPEC, far), 0);
+    /* One that is not all in the region is not of it. */
+    GIVES(fi_recv(b->ep, far - 1, 8, fi_mr_desc(mr), FI_ADDR_UNSPEC, near), 0);
+    GIVES(fi_close(&mr->fid), 0);
+    GIVES(failed(b->rx), FI_ECANCELED);
+    GIVES(fi_cancel(&b->ep->fid, near), 0);
+    GIVES(failed(b->rx), FI_ECANCELED);
+}
+
+static void close_end(struct end *end) {
+    GIVES(fi_close(&end->av->fid), -FI_EBUSY);
+    GIVES(fi_close(&end->ep->fid), 0);
+    GIVES(fi_close(&end->tx->fid), 0);
+    GIVES(fi_close(&end->rx->fid), 0);
+    GIVES(fi_close(&end->av->fid), 0);
+}
+
+int main(void) {
+    info = native();
+    NEEDS(fi_fabric(info->fabric_attr, &fabric, NULL));
+    NEEDS(fi_domain(fabric, info, &domain, NULL));
+    struct end a = open_end(), b = open_end();
+    addresses(&a, &b);
+    messages(&a, &b);
+    tagged(&a, &b);
+    many(&a, &b);
+    one_sided(&a, &b);
+    canceled(&b);
+    /* A receive that no message has met ends with its endpoint. */
+    GIVES(fi_recv(b.ep, far, 8, NULL, FI_ADDR_UNSPEC, far), 0);
+    close_end(&a);
+    close_end(&b);
+    GIVES(fi_close(&domain->fid), 0);
+    GIVES(fi_close(&fabric->fid), 0);
+    fi_freeinfo(info);
+    return failures > 0;
+}
