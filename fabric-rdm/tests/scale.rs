@@ -36,6 +36,10 @@ impl Member {
     fn new(domain: &Domain, peers: usize, max_open: u32) -> Self {
         let mut attr = RdmAttr::default();
         (attr.max_open, attr.slots, attr.slot_len, attr.connection_depth) = (max_open, 32, 512, 16);
+        // All of them have the processors of one machine.
+        let crowd = peers.div_ceil(100) as u32;
+        attr.timeouts.connect *= crowd;
+        attr.timeouts.attempt *= crowd;
         let endpoint = Endpoint::new(domain, &attr).unwrap();
         let inbox = domain.alloc(8 * peers, Access::LOCAL_WRITE).unwrap();
         Member { endpoint, peers: Vec::new(), inbox, sent: 0, received: 0, ended: 0 }

@@ -64,9 +64,9 @@ impl<T> Ring<T> {
     #[inline]
     fn slot(&self, sequence: u64, moved_at: u64) -> &Cell<T> {
         let slots = if sequence < moved_at {
-            self.few.get_or_init(|| allocate(self.depth.min(FEW)))
+            self.few.get_or_init(|| allocate_slots(self.depth.min(FEW)))
         } else {
-            self.all.get_or_init(|| allocate(self.depth))
+            self.all.get_or_init(|| allocate_slots(self.depth))
         };
         &slots[sequence as usize & (slots.len() - 1)]
     }
@@ -79,7 +79,7 @@ impl<T> Ring<T> {
 }
 
 #[cold]
-fn allocate<T>(count: u32) -> Box<[Cell<T>]> {
+fn allocate_slots<T>(count: u32) -> Box<[Cell<T>]> {
     (0..count.next_power_of_two()).map(|_| Cell::empty()).collect()
 }
 

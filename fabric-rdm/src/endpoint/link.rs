@@ -90,7 +90,7 @@ pub(super) struct PeerLink {
     pub(super) awaiting: BTreeMap<u64, OpKey>,
     /// Messages that go in pieces.
     pub(super) serving: VecDeque<OpKey>,
-    /// The peer has said on this connection what may be sent, and was told the same.
+    /// The peer has granted something on this connection, and has been granted something, perhaps nothing.
     pub(super) has_grant: bool,
     pub(super) has_granted: bool,
     /// Messages that were fetched, by their numbers, and whose grants are not open yet.

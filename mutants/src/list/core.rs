@@ -10,15 +10,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[
             edit(
                 "Producer::has_room",
-                "self.head.wrapping_sub(self.credit) < self.ring.depth {",
-                "self.head.wrapping_sub(self.credit) < self.ring.depth + u32::from(MUTANT) {",
+                "self.is_below(self.ring.depth)",
+                "self.is_below(self.ring.depth + u32::from(MUTANT))",
             ),
             // Or the ring itself would break, which is noticed in other ways.
-            edit(
-                "Ring::allocate",
-                "self.depth.next_power_of_two()",
-                "(self.depth + 1).next_power_of_two()",
-            ),
+            edit("allocate_slots", "count.next_power_of_two()", "(count + 1).next_power_of_two()"),
         ],
         cases: &["completion.depth_counts_untaken", "flow.sq_depth", "flow.rq_depth"],
     },
@@ -28,8 +24,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "Consumer::credit",
-            "count.min(counted)",
-            "(count - count.min(1)).min(counted)",
+            "u64::from(count).min(counted)",
+            "u64::from(count - count.min(1)).min(counted)",
         )],
         cases: &["rma.read_depth", "completion.exactly_once"],
     },
