@@ -8,6 +8,7 @@ use super::completion::Status;
 use super::core::Core;
 use super::hello_data::{Known, Windows, decode_acceptance, decode_refusal, encode_hello};
 use super::link::{Conn, Control, PeerLink};
+use super::ops::Incoming;
 use super::shared::{PeerEvent, Shared};
 use crate::address::Address;
 use crate::connection::{Action, ConnId, DeathCause, DialError, Hello, Phase};
@@ -117,9 +118,11 @@ impl PeerLink {
         }
     }
 
-    /// Whether something waits at the peer, and there is no connection.
+    /// Whether something waits at the peer, and there is no connection: messages, or payload that was fetched for receives.
     pub(super) fn waits_unconnected(&self) -> bool {
-        !self.awaiting.is_empty() && self.connection.phase() == Phase::Parked
+        let is_fetched = |incoming: &Incoming| matches!(incoming, Incoming::Delivery(_));
+        self.connection.phase() == Phase::Parked
+            && (!self.awaiting.is_empty() || self.incoming.values().any(is_fetched))
     }
 
     /// The connection is there.

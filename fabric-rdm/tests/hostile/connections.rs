@@ -412,6 +412,31 @@ fn offer_while_parking() {
     scene.end();
 }
 
+/// A receive whose payload was fetched ends though the sender parks, and is gone before it sends any.
+#[test]
+fn gone_after_a_fetch() {
+    let scene = Scene::new(|attr| {
+        attr.max_open = 1;
+        attr.timeouts.connect = Duration::from_millis(300);
+    });
+    let (mut attacker, peer) = scene.attacker();
+    connect_when_room(&scene, &mut attacker);
+    let frame = attacker.confirmation();
+    attacker.send(&frame);
+    let recv = Recv::new(Pattern::tagged(1), scene.inbox.slice(..4096)).context(1);
+    scene.b.post_recv(&recv).unwrap();
+    attacker.send(&message(FETCHED, 0, 1, 2000));
+    attacker.next(FETCH);
+    scene.c.post_send(scene.to_b, &Send::inject(b"of c").tag(2).unsignaled()).unwrap();
+    attacker.next(PARK);
+    attacker.send(&word(PARK, 0));
+    attacker.ended();
+    drop(attacker);
+    assert_eq!(scene.done(1).status, Status::PeerLost);
+    assert_eq!(scene.b.down(peer).unwrap(), Some(DeathCause::Unreachable));
+    scene.end();
+}
+
 /// Frames without end hold up no call, nor other peers.
 #[test]
 fn flood() {
