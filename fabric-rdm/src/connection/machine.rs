@@ -148,6 +148,8 @@ impl PeerConnection {
     /// When [`tick`](Self::tick) has to be called at the latest.
     pub fn deadline(&self) -> Option<Duration> {
         let own = match self.state {
+            // There is a call when there is a place.
+            State::Waiting { .. } if self.no_place_since.is_some() => None,
             State::Waiting { until, .. }
             | State::Dialing { until, .. }
             | State::Accepted { until, .. } => Some(until),
@@ -456,7 +458,9 @@ impl PeerConnection {
             return self.die(cause);
         }
         match self.state {
-            State::Waiting { until, force } if until <= now => self.dial(now, force),
+            State::Waiting { until, force } if until <= now && self.no_place_since.is_none() => {
+                self.dial(now, force);
+            }
             // One that was accepted and is not confirmed holds a place.
             State::Dialing { conn, until, .. } | State::Accepted { conn, until, .. }
                 if until <= now =>

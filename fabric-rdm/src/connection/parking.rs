@@ -45,7 +45,8 @@ impl PeerConnection {
         true
     }
 
-    /// This side has no place for an attempt now: it is made later, and the time until then does not count against the peer.
+    /// This side has no place for an attempt now. It is made when there is one, by [`hurry`](Self::hurry), and the time until
+    /// then does not count against the peer.
     pub fn no_place(&mut self, now: Duration) {
         self.retry_later(now);
         self.no_place_since = self.wanted.map(|_| now);

@@ -188,7 +188,11 @@ impl Core {
                 | Action::SendPark(id)
                     if link.conn(id).is_none() => {}
                 Action::Confirm(id) => link.confirm = Some(id),
-                Action::Ready(id) => link.ready(shared, id),
+                Action::Ready(id) => {
+                    link.ready(shared, id);
+                    // This one can be parked, if not others are.
+                    self.make_room();
+                }
                 Action::Drain(_) => {
                     link.draining = true;
                     link.drain_left = link.sendable(shared);
@@ -207,7 +211,6 @@ impl Core {
         let Some((link, shared)) = self.find_link(peer) else { return };
         link.connection.no_place(shared.now());
         self.wait_for_room(peer);
-        self.park_oldest();
     }
 
     fn find_conn(&mut self, endpoint: EndpointId) -> Option<(Peer, ConnId)> {

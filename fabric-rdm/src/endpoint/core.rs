@@ -30,6 +30,8 @@ pub(super) struct Core {
     pub(super) open: Vec<Peer>,
     /// Those that wait until there are fewer.
     pub(super) waiting: VecDeque<Peer>,
+    /// When room is looked for again, if any wait for it.
+    pub(super) next_room: Duration,
     /// Requests that wait for the same.
     pub(super) held: HeldRequests,
     /// Requests wait that can be answered, and were not in the last turn.
@@ -48,6 +50,7 @@ impl Core {
             raw: vec![RawCompletion::default(); BATCH].into(),
             open: Vec::new(),
             waiting: VecDeque::new(),
+            next_room: Duration::ZERO,
             held: HeldRequests::default(),
             more_requests: false,
             timers: BTreeSet::new(),

@@ -60,7 +60,7 @@ impl Core {
                 if let Some(mut refused) = self.held.hold(HeldRequest { from, request, until }) {
                     let _ = refuse(&mut refused, Refusal::Busy); // it may be over
                 }
-                self.park_oldest();
+                self.make_room();
             }
             Err(error) => log_line!(Warn, "a request of {}: {error}", request.peer_addr()),
         }

@@ -61,6 +61,20 @@ impl Core {
         {
             self.waiting.push_back(peer);
         }
+        self.make_room();
+    }
+
+    /// Parks as many connections as wait for room, now and when others can be parked.
+    pub(super) fn make_room(&mut self) {
+        if self.is_room_wanted() {
+            while self.abandon_useless() || self.park_oldest() {}
+            self.next_room =
+                self.shared.now().saturating_add(self.shared.attr.timeouts.attempt / 4);
+        }
+    }
+
+    fn is_room_wanted(&self) -> bool {
+        !self.waiting.is_empty() || !self.held.is_empty()
     }
 
     /// There is room for one more connection: the first request that waits for it has it, as its peer holds a place for it
@@ -108,12 +122,9 @@ impl Core {
     }
 
     /// Parks the connection that was used the longest time ago: one with nothing under way, if there is one. None, if as many
-    /// are being parked as wait for room.
-    pub(super) fn park_oldest(&mut self) {
+    /// are being parked as wait for room. Whether there was one.
+    fn park_oldest(&mut self) -> bool {
         let mut oldest: Option<((bool, u64), Peer)> = None;
-        if self.abandon_useless() {
-            return;
-        }
         let mut draining = 0;
         let (now, patience) = (self.shared.now(), self.shared.attr.timeouts.attempt);
         for &peer in &self.open {
@@ -133,9 +144,11 @@ impl Core {
             && let Some((_, peer)) = oldest
             && let Some((link, shared)) = self.find_link(peer)
         {
-            link.connection.park();
+            link.phase_since = now;
             link.mark(shared);
+            return link.connection.park();
         }
+        false
     }
 
     /// Begins to park all connections.
@@ -180,10 +193,17 @@ impl Core {
     /// Calls the state machines whose time has come.
     pub(super) fn tick(&mut self) {
         self.refuse_late();
-        if self.timers.is_empty() {
+        if self.timers.is_empty() && !self.is_room_wanted() {
             return;
         }
         let now = self.shared.now();
+        if self.next_room <= now {
+            if !self.is_full() {
+                // The one that had the place could not use it.
+                self.call_waiting();
+            }
+            self.make_room();
+        }
         while let Some((_, peer)) = self.timers.first().filter(|(at, _)| *at <= now).copied() {
             self.timers.pop_first();
             let Some((link, shared)) = self.find_link(peer) else { continue };
@@ -199,6 +219,8 @@ impl Core {
 
     /// When [`tick`](Self::tick) has to be called at the latest.
     pub(super) fn deadline(&self) -> Option<Duration> {
-        self.timers.first().map(|(at, _)| *at).into_iter().chain(self.held.deadline()).min()
+        let timer = self.timers.first().map(|(at, _)| *at);
+        let room = self.is_room_wanted().then_some(self.next_room);
+        timer.into_iter().chain(room).chain(self.held.deadline()).min()
     }
 }
