@@ -320,7 +320,7 @@ fn no_place_is_no_reason() {
     let scene = Scene::new(|attr| {
         (attr.max_open, attr.max_strangers) = (1, 8);
         attr.timeouts.attempt = LONG;
-        attr.timeouts.connect = Duration::from_millis(50);
+        attr.timeouts.connect = Duration::from_millis(500);
     });
     let mut silent = Attacker::new(&scene.domain);
     connect_when_room(&scene, &mut silent);
@@ -331,7 +331,7 @@ fn no_place_is_no_reason() {
     scene.b.post_send(peer, &Send::inject(b"x").tag(1).context(1)).unwrap();
     silent.next(PARK);
     // Longer than a peer is waited for that answers.
-    std::thread::sleep(Duration::from_millis(1000));
+    std::thread::sleep(Duration::from_millis(6000));
     assert_eq!(scene.b.down(peer).unwrap(), None, "{}", scene.b.dump());
     // It is asked now, in vain.
     drop(silent);
@@ -417,7 +417,7 @@ fn offer_while_parking() {
 fn gone_after_a_fetch() {
     let scene = Scene::new(|attr| {
         attr.max_open = 1;
-        attr.timeouts.connect = Duration::from_millis(300);
+        attr.timeouts.connect = Duration::from_millis(1000);
     });
     let (mut attacker, peer) = scene.attacker();
     connect_when_room(&scene, &mut attacker);
