@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use fabric::{Access, Armed, OpKind, Region};
 use fabric_rdm::{Completion, Endpoint, Kind, PostError, RdmAttr, Status};
+use smallvec::SmallVec;
 
 use super::peers::PeerMap;
 use super::pending::{Claims, Pending, PendingTable, Wants};
@@ -206,7 +207,7 @@ impl Feed for RdmEnabled {
         if count == 0 {
             return Ok(0);
         }
-        let mut sides = [Vec::new(), Vec::new()];
+        let mut sides = [SmallVec::<[Done; 4]>::new(), SmallVec::new()];
         let is_one = self.has_one_queue();
         let mut table = lock(&self.pending);
         for completion in &taken[..count] {
