@@ -196,7 +196,7 @@ impl PeerConnection {
     }
 
     pub(super) fn dial(&mut self, now: Duration, force: bool) {
-        self.has_place(now);
+        self.found_place(now);
         self.attempts += 1;
         let (conn, session) = (self.conn(), self.attempts);
         let until = now.saturating_add(self.timeouts.attempt);
@@ -254,7 +254,7 @@ impl PeerConnection {
         {
             return Answer::Refuse(Refusal::Stale(self.attempts));
         }
-        self.has_place(now);
+        self.found_place(now);
         self.is_there(now);
         // The peer has no connection any more, or it would not ask. What that means here depends on the state.
         if let State::Established { conn, .. } | State::Draining { conn, .. } = self.state {

@@ -53,7 +53,7 @@ impl PeerConnection {
     }
 
     /// There is a place again, if there was none.
-    pub(super) fn has_place(&mut self, now: Duration) {
+    pub(super) fn found_place(&mut self, now: Duration) {
         if let Some(since) = self.no_place_since.take() {
             let without = now.saturating_sub(since);
             self.first_wanted = self.first_wanted.saturating_add(without);

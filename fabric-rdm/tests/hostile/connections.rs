@@ -36,6 +36,13 @@ fn connect_when_room(scene: &Scene, attacker: &mut Attacker) {
     }
 }
 
+/// The same, and confirms it.
+fn confirm_when_room(scene: &Scene, attacker: &mut Attacker) {
+    connect_when_room(scene, attacker);
+    let frame = attacker.confirmation();
+    attacker.send(&frame);
+}
+
 #[test]
 fn parks_twice_and_goes_on() {
     let scene = Scene::new(|_| ());
@@ -260,9 +267,7 @@ fn unanswered_parking_keeps_no_room() {
     let scene = Scene::new(two_places);
     let mut strangers: Vec<_> = (0..2).map(|_| Attacker::new(&scene.domain)).collect();
     for stranger in &mut strangers {
-        connect_when_room(&scene, stranger);
-        let frame = stranger.confirmation();
-        stranger.send(&frame);
+        confirm_when_room(&scene, stranger);
         scene.goes_on(stranger, 0);
     }
     scene.end();
@@ -274,9 +279,7 @@ fn messages_without_a_grant_keep_no_room() {
     let scene = Scene::new(two_places);
     let mut strangers: Vec<_> = (0..2).map(|_| Attacker::new(&scene.domain)).collect();
     for stranger in &mut strangers {
-        connect_when_room(&scene, stranger);
-        let frame = stranger.confirmation();
-        stranger.send(&frame);
+        confirm_when_room(&scene, stranger);
         scene.goes_on(stranger, 0);
     }
     for peer in scene.admitted() {
@@ -293,9 +296,7 @@ fn unanswered_parking_parks_no_others() {
         attr.timeouts.attempt = LONG;
     });
     let mut silent = Attacker::new(&scene.domain);
-    connect_when_room(&scene, &mut silent);
-    let frame = silent.confirmation();
-    silent.send(&frame);
+    confirm_when_room(&scene, &mut silent);
     scene.goes_on(&mut silent, 0);
     // Used later than that of the other.
     scene.check();
@@ -323,9 +324,7 @@ fn no_place_is_no_reason() {
         attr.timeouts.connect = Duration::from_millis(500);
     });
     let mut silent = Attacker::new(&scene.domain);
-    connect_when_room(&scene, &mut silent);
-    let frame = silent.confirmation();
-    silent.send(&frame);
+    confirm_when_room(&scene, &mut silent);
     scene.goes_on(&mut silent, 0);
     let peer = scene.b.insert(&Attacker::new(&scene.domain).address()).unwrap();
     scene.b.post_send(peer, &Send::inject(b"x").tag(1).context(1)).unwrap();
@@ -386,9 +385,7 @@ fn refuses_for_ever() {
 fn offer_while_parking() {
     let scene = Scene::new(|attr| attr.max_open = 1);
     let (mut attacker, peer) = scene.attacker();
-    connect_when_room(&scene, &mut attacker);
-    let frame = attacker.confirmation();
-    attacker.send(&frame);
+    confirm_when_room(&scene, &mut attacker);
     let recv = Recv::new(Pattern::tagged(1), scene.inbox.slice(..4096)).context(1);
     scene.b.post_recv(&recv).unwrap();
     let region = attacker.domain.alloc(2000, Access::REMOTE_READ).unwrap();
@@ -420,9 +417,7 @@ fn gone_after_a_fetch() {
         attr.timeouts.connect = Duration::from_millis(1000);
     });
     let (mut attacker, peer) = scene.attacker();
-    connect_when_room(&scene, &mut attacker);
-    let frame = attacker.confirmation();
-    attacker.send(&frame);
+    confirm_when_room(&scene, &mut attacker);
     let recv = Recv::new(Pattern::tagged(1), scene.inbox.slice(..4096)).context(1);
     scene.b.post_recv(&recv).unwrap();
     attacker.send(&message(FETCHED, 0, 1, 2000));
