@@ -29,43 +29,43 @@ fn operations() {
         block_on(async {
             let (a, b) = pair(&node).await;
             let (region, remote) = exposed(&node, 4096);
-            allocates_nothing("messages", async || {
+            allocates_nothing("messages", 1000, async || {
                 drop(a.send(a.alloc(100).unwrap()).await.unwrap());
                 drop(b.recv().await.unwrap());
             })
             .await;
-            allocates_nothing("writes and reads", async || {
+            allocates_nothing("writes and reads", 1000, async || {
                 let buffer = a.write(a.alloc(64).unwrap(), remote.at(0)).await.unwrap();
                 drop(a.read(buffer, remote.at(0)).await.unwrap());
             })
             .await;
-            allocates_nothing("atomics", async || {
+            allocates_nothing("atomics", 1000, async || {
                 a.fetch_add(remote.at(0), 1).await.unwrap();
             })
             .await;
             if node.domain().info().capabilities.contains(Capabilities::GRANTS) {
                 let grant = b.grant(&region, 64..128, Access::REMOTE).await.unwrap();
                 let part = grant.remote();
-                allocates_nothing("a grant", async || {
+                allocates_nothing("a grant", 1000, async || {
                     let buffer = a.write(a.alloc(64).unwrap(), part.at(0)).await.unwrap();
                     drop(a.read(buffer, part.at(0)).await.unwrap());
                     a.fetch_add(part.at(0), 1).await.unwrap();
                 })
                 .await;
             }
-            allocates_nothing("notifications", async || {
+            allocates_nothing("notifications", 1000, async || {
                 drop(a.write_notify(a.alloc(8).unwrap(), remote.at(8), 7).await.unwrap());
                 b.notified().await.unwrap();
             })
             .await;
             let mut parts = Some(vec![a.alloc(100).unwrap(), a.alloc(28).unwrap()]);
-            allocates_nothing("several buffers at once", async || {
+            allocates_nothing("several buffers at once", 1000, async || {
                 let written = a.write(parts.take().unwrap(), remote.at(0)).await.unwrap();
                 parts = Some(a.read(written, remote.at(0)).await.unwrap());
             })
             .await;
             let shared = a.alloc(64).unwrap().share();
-            allocates_nothing("shared memory", async || {
+            allocates_nothing("shared memory", 1000, async || {
                 drop(a.write(shared.clone(), remote.at(0)).await.unwrap());
             })
             .await;
@@ -90,12 +90,12 @@ fn operations() {
                 drop(held);
                 dropped(64).await;
             }
-            allocates_nothing("dropped futures", async || dropped(8).await).await;
+            allocates_nothing("dropped futures", 1000, async || dropped(8).await).await;
             #[cfg(feature = "tokio")]
             {
                 let (mut from, mut to) = (Stream::from(a), Stream::from(b));
                 let mut bytes = [1; 5000];
-                allocates_nothing("streams", async || {
+                allocates_nothing("streams", 1000, async || {
                     from.write_all(&bytes).await.unwrap();
                     to.read_exact(&mut bytes).await.unwrap();
                 })

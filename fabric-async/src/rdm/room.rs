@@ -15,12 +15,21 @@ use crate::wakers::Wakers;
 /// What there is to be room for: messages to a peer, or receives.
 pub(super) type RoomKey = Option<Peer>;
 
-/// The queues in which somebody waits.
+/// So many empty queues are kept for other keys.
+const SPARE_QUEUES: usize = 16;
+
+/// The queues in which futures wait.
 pub(crate) struct Rooms {
-    queues: Mutex<HashMap<RoomKey, Arc<WaitQueue>>>,
+    queues: Mutex<Queues>,
     /// How many there are, so that none cost no lock.
     count: AtomicUsize,
     timers: Arc<Timers>,
+}
+
+#[derive(Default)]
+struct Queues {
+    by_key: HashMap<RoomKey, Arc<WaitQueue>>,
+    spare: Vec<Arc<WaitQueue>>,
 }
 
 /// A place in one of the queues; none at first.
@@ -49,15 +58,17 @@ impl Rooms {
             (none, Some(waker)) => none.insert(self.queue(key)).is_turn(waiter, Some(waker)),
             (None, None) => {
                 self.count.load(Ordering::Relaxed) == 0
-                    || self.queues.lock().get(&key).is_none_or(|queue| queue.is_empty())
+                    || self.queues.lock().by_key.get(&key).is_none_or(|queue| queue.is_empty())
             }
         }
     }
 
     fn queue(&self, key: RoomKey) -> Arc<WaitQueue> {
         let mut queues = self.queues.lock();
-        let queue = queues.entry(key).or_insert_with(|| WaitQueue::new(&self.timers)).clone();
-        self.count.store(queues.len(), Ordering::SeqCst);
+        let Queues { by_key, spare } = &mut *queues;
+        let fresh = || spare.pop().unwrap_or_else(|| WaitQueue::new(&self.timers));
+        let queue = by_key.entry(key).or_insert_with(fresh).clone();
+        self.count.store(by_key.len(), Ordering::SeqCst);
         queue
     }
 
@@ -68,8 +79,11 @@ impl Rooms {
         let mut queues = self.queues.lock();
         // A future that joins has its own reference, which it got under this lock.
         if queue.is_empty() && Arc::strong_count(&queue) == 2 {
-            queues.remove(&key);
-            self.count.store(queues.len(), Ordering::SeqCst);
+            queues.by_key.remove(&key);
+            if queues.spare.len() < SPARE_QUEUES {
+                queues.spare.push(queue);
+            }
+            self.count.store(queues.by_key.len(), Ordering::SeqCst);
         }
     }
 
@@ -77,7 +91,7 @@ impl Rooms {
     #[inline]
     pub(super) fn wake(&self, has_room: impl Fn(RoomKey) -> bool, wakers: &mut Wakers) {
         if self.count.load(Ordering::SeqCst) > 0 {
-            for (key, queue) in &*self.queues.lock() {
+            for (key, queue) in &self.queues.lock().by_key {
                 if has_room(*key) {
                     queue.wake_first(wakers);
                 }
@@ -88,6 +102,6 @@ impl Rooms {
     /// Adds the wakers of all.
     #[cfg(feature = "tokio")]
     pub(super) fn wake_all(&self, wakers: &mut Wakers) {
-        self.queues.lock().values().for_each(|queue| queue.wake_all(wakers));
+        self.queues.lock().by_key.values().for_each(|queue| queue.wake_all(wakers));
     }
 }

@@ -114,7 +114,7 @@ impl Core {
         }
         shared.arrivals.remove(arrival);
         if let Some(op) = shared.sends.remove(key) {
-            shared.end_send(&op, Status::Canceled);
+            shared.end_send(op, Status::Canceled);
         }
         true
     }
@@ -136,7 +136,7 @@ impl PeerLink {
         let mut status = if self.refused { Status::Canceled } else { first };
         for key in std::mem::take(&mut self.outstanding) {
             if let Some(op) = shared.sends.remove(key) {
-                shared.end_send(&op, status);
+                shared.end_send(op, status);
                 status = Status::Canceled;
             }
         }

@@ -86,6 +86,12 @@ impl Outgoing {
         Outgoing { tag, immediate, matched, source, number, charged, taken, grant }
     }
 
+    /// Lets go of the payload.
+    pub(super) fn clear(&mut self) {
+        self.source = Source::Bytes(SmallVec::new());
+        self.grant = GrantState::None;
+    }
+
     pub(super) fn head(&self, len: u64, way: Way) -> MessageHead {
         let Outgoing { number, tag, immediate, matched, .. } = *self;
         MessageHead { number, tag, immediate, len, matched, way }

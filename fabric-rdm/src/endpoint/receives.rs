@@ -175,7 +175,7 @@ impl Core {
             };
         }
         shared.end_met(met, Status::Ok, immediate, None);
-        shared.end_send(&op, Status::Ok);
+        shared.end_send(op, Status::Ok);
     }
 
     /// The application does not want a message: its sender is not kept waiting.
@@ -184,7 +184,7 @@ impl Core {
         self.shared.free_place(arrival.account);
         if let Payload::Own(key) = arrival.payload {
             if let Some(op) = self.shared.sends.remove(key) {
-                self.shared.end_send(&op, Status::Ok);
+                self.shared.end_send(op, Status::Ok);
             }
             return;
         }

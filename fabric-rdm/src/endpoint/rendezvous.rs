@@ -98,10 +98,13 @@ impl PeerLink {
         op.waits_match = false;
         if done {
             op.waits_payload = false;
-            op.body = Body::Posted;
         }
         // One whose payload is fetched is waited for until that is done.
         let is_fetched = op.waits_payload && !self.serving.contains(&key);
+        if done {
+            let body = std::mem::replace(&mut op.body, Body::Posted);
+            shared.let_go(body);
+        }
         if !is_fetched {
             self.awaiting.remove(&number);
         }

@@ -64,7 +64,8 @@ impl Core {
         }
         let source = Source::hold(payload).inspect_err(|_| link.uncharge(charged, len))?;
         let message = Outgoing::new(send, source, charged);
-        let key = shared.sends.insert(op(Body::Message(Box::new(message))));
+        let body = shared.keep_message(message);
+        let key = shared.sends.insert(op(body));
         match charged {
             Some(_) => link.submit(shared, key),
             None => {
@@ -178,7 +179,7 @@ impl Core {
         let shared = &mut self.shared;
         let message = Outgoing::new(send, Source::hold(send.payload)?, None);
         let what = (send.context, send.signaled);
-        let op = SendOp::new(peer, what, Kind::Send, len, Body::Message(Box::new(message)));
+        let op = SendOp::new(peer, what, Kind::Send, len, shared.keep_message(message));
         let waits_match = send.matched;
         let key = shared.sends.insert(SendOp { waits_payload: true, waits_match, ..op });
         let envelope = Envelope { source: peer, tag: send.tag, len };
@@ -334,7 +335,7 @@ impl PeerLink {
     /// Ends an operation.
     pub(super) fn end_op(&mut self, shared: &mut Shared, key: OpKey, status: Status) {
         if let Some(op) = shared.sends.remove(key) {
-            shared.end_send(&op, status);
+            shared.end_send(op, status);
             let sends = &shared.sends;
             self.untrack(|key| sends.get(key).is_some());
         }

@@ -11,7 +11,7 @@ use super::attr::RdmAttr;
 use super::completion::{Completion, Kind, Status};
 use super::counters::Counters;
 use super::hello_data::Windows;
-use super::ops::{Arrival, Delivery, RecvOp, SendOp};
+use super::ops::{Arrival, Body, Delivery, Outgoing, RecvOp, SendOp};
 use super::slots::{Heads, Slots};
 use super::table::{OpKey, Table};
 use crate::address::Address;
@@ -31,6 +31,9 @@ pub enum PeerEvent {
     /// The peer is down: posts to it fail until it is revived.
     Down(Peer, DeathCause),
 }
+
+/// So many boxes of messages are kept for the next ones.
+const SPARE_MESSAGES: usize = 64;
 
 /// What was ended and not taken, and what is given back when it is.
 struct Ended {
@@ -58,6 +61,9 @@ pub(super) struct Shared {
     /// Whose they are.
     accounts: Vec<Option<Peer>>,
     pub(super) sends: Table<SendOp>,
+    /// Of messages that are over.
+    #[allow(clippy::vec_box)] // it is the boxes that are kept
+    spare_messages: Vec<Box<Outgoing>>,
     pub(super) recvs: Table<RecvOp>,
     pub(super) arrivals: Table<Arrival>,
     pub(super) deliveries: Table<Delivery>,
@@ -107,6 +113,7 @@ impl Shared {
             windows: ReceiveWindows::new(&attr.window)?,
             accounts: Vec::new(),
             sends: Table::default(),
+            spare_messages: Vec::new(),
             recvs: Table::default(),
             arrivals: Table::default(),
             deliveries: Table::default(),
@@ -158,8 +165,30 @@ impl Shared {
         }
     }
 
+    /// A message that is not posted at once, or not all of it.
+    pub(super) fn keep_message(&mut self, message: Outgoing) -> Body {
+        Body::Message(match self.spare_messages.pop() {
+            Some(mut spare) => {
+                *spare = message;
+                spare
+            }
+            None => Box::new(message),
+        })
+    }
+
+    /// Nothing of an operation is needed any more.
+    pub(super) fn let_go(&mut self, body: Body) {
+        if let Body::Message(mut message) = body
+            && self.spare_messages.len() < SPARE_MESSAGES
+        {
+            message.clear();
+            self.spare_messages.push(message);
+        }
+    }
+
     /// An operation to a peer has ended. Its link is another matter.
-    pub(super) fn end_send(&mut self, op: &SendOp, status: Status) {
+    pub(super) fn end_send(&mut self, op: SendOp, status: Status) {
+        self.let_go(op.body);
         let is_ok = status == Status::Ok;
         self.counters.of(op.kind).add(is_ok);
         if is_ok && !op.signaled {

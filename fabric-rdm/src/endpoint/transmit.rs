@@ -263,7 +263,10 @@ impl PeerLink {
             op.waits_match = message.matched;
         }
         match way {
-            Way::Whole => (true, Body::Posted),
+            Way::Whole => {
+                shared.let_go(Body::Message(message));
+                (true, Body::Posted)
+            }
             Way::Pieces => {
                 self.serving.push_back(key);
                 (true, Body::Message(message))
@@ -336,13 +339,14 @@ impl PeerLink {
             message.taken += piece;
         }
         let is_over = message.taken == len;
+        let mut body = Body::Message(message);
+        if is_over {
+            shared.let_go(std::mem::replace(&mut body, Body::Posted));
+        }
         if let Some(op) = shared.sends.get_mut(key) {
             op.posts += u32::from(is_sent);
-            if is_over {
-                op.waits_payload = false;
-            } else {
-                op.body = Body::Message(message);
-            }
+            op.waits_payload = !is_over;
+            op.body = body;
         }
         if is_over {
             self.serving.pop_front();
