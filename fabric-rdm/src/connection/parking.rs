@@ -111,6 +111,12 @@ impl PeerConnection {
         }
     }
 
+    /// Whether the peer has said that it is done with the connection. If it has not, the loss of the connection may be the end of
+    /// what waits there.
+    pub fn has_heard_park(&self) -> bool {
+        matches!(self.state, State::Draining { parking: Parking { heard: true, .. }, .. })
+    }
+
     fn change_parking(&mut self, now: Duration, conn: ConnId, change: impl FnOnce(&mut Parking)) {
         if let State::Draining { conn: current, parking, .. } = &mut self.state
             && *current == conn

@@ -8,7 +8,6 @@ use super::completion::Status;
 use super::core::Core;
 use super::hello_data::{Known, Windows, decode_acceptance, decode_refusal, encode_hello};
 use super::link::{Conn, Control, PeerLink};
-use super::ops::Incoming;
 use super::shared::{PeerEvent, Shared};
 use crate::address::Address;
 use crate::connection::{Action, ConnId, DeathCause, DialError, Hello, Phase};
@@ -91,6 +90,17 @@ impl PeerLink {
         }
     }
 
+    /// A connection is lost, or was closed by the peer.
+    pub(super) fn lose(&mut self, shared: &mut Shared, id: ConnId) {
+        let (now, is_agreed) = (shared.now(), self.connection.has_heard_park());
+        self.connection.on_lost(now, id);
+        self.close(shared, id);
+        if !is_agreed {
+            self.next_look = now;
+        }
+        self.mark(shared);
+    }
+
     /// The connection that messages went by is no more: what belongs to it, and not to the pair, is given up.
     fn leave(&mut self, shared: &mut Shared) {
         self.reads = 0;
@@ -118,11 +128,10 @@ impl PeerLink {
         }
     }
 
-    /// Whether something waits at the peer, and there is no connection: messages, or payload that was fetched for receives.
+    /// Whether something waits at the peer, and there is no connection: messages, or payload that was to come here.
     pub(super) fn waits_unconnected(&self) -> bool {
-        let is_fetched = |incoming: &Incoming| matches!(incoming, Incoming::Delivery(_));
         self.connection.phase() == Phase::Parked
-            && (!self.awaiting.is_empty() || self.incoming.values().any(is_fetched))
+            && (!self.awaiting.is_empty() || !self.incoming.is_empty())
     }
 
     /// The connection is there.
@@ -251,8 +260,7 @@ impl Core {
         link.close(shared, id);
         link.connection.on_failed(now, id, failure);
         // On the side that accepted, this is the end of the connection.
-        link.connection.on_lost(now, id);
-        link.mark(shared);
+        link.lose(shared, id);
     }
 
     /// A connection has ended. How each of its operations did is known by their completions, which are still to come.
@@ -270,10 +278,7 @@ impl Core {
     pub(super) fn on_lost(&mut self, endpoint: EndpointId) {
         let Some((peer, id)) = self.find_conn(endpoint) else { return };
         let Some((link, shared)) = self.find_link(peer) else { return };
-        let now = shared.now();
-        link.connection.on_lost(now, id);
-        link.close(shared, id);
-        link.mark(shared);
+        link.lose(shared, id);
     }
 
     /// The first frame of an initiator: it has its address.

@@ -129,7 +129,7 @@ impl Core {
                         Ok(())
                     }
                     Err(error) => {
-                        link.connection.on_lost(shared.now(), id);
+                        link.lose(shared, id);
                         Err(error)
                     }
                 }

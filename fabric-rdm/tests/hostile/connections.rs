@@ -432,6 +432,44 @@ fn gone_after_a_fetch() {
     scene.end();
 }
 
+/// A connection that breaks while it is being parked may have been the end of what was to come: that is found out at once.
+fn broken_while_parking(begin: impl FnOnce(&mut Attacker)) {
+    let scene = Scene::new(|attr| attr.max_open = 1);
+    let (mut attacker, peer) = scene.attacker();
+    confirm_when_room(&scene, &mut attacker);
+    let recv = Recv::new(Pattern::tagged(1).from(peer), scene.inbox.slice(..4096)).context(1);
+    scene.b.post_recv(&recv).unwrap();
+    begin(&mut attacker);
+    scene.c.post_send(scene.to_b, &Send::inject(b"of c").tag(2).unsignaled()).unwrap();
+    attacker.next(PARK);
+    attacker.endpoint.disconnect();
+    let begun = Instant::now();
+    while !attacker.refuse(&refusal(OVER), Duration::from_millis(10)) {
+        scene.poll();
+        assert!(begun.elapsed() < Duration::from_secs(20), "{}", scene.b.dump());
+    }
+    assert_eq!(scene.done(1).status, Status::PeerLost);
+    assert_eq!(scene.b.down(peer).unwrap(), Some(DeathCause::Lost));
+    scene.end();
+}
+
+#[test]
+fn broken_while_payload_was_fetched() {
+    broken_while_parking(|attacker| {
+        attacker.send(&message(FETCHED, 0, 1, 2000));
+        attacker.next(FETCH);
+    });
+}
+
+#[test]
+fn broken_between_pieces() {
+    // Of a message that has met no receive: one that is posted later may meet it.
+    broken_while_parking(|attacker| {
+        attacker.send(&message(PIECES, 0, 2, 2000));
+        attacker.send(&data(0, &[1; 100]));
+    });
+}
+
 /// Frames without end hold up no call, nor other peers.
 #[test]
 fn flood() {
