@@ -116,6 +116,11 @@ impl PeerConnection {
         }
     }
 
+    /// Its attempts have higher numbers than this: than those of before the peer was removed, which may still be under way.
+    pub fn after(self, attempts: u64) -> Self {
+        PeerConnection { attempts, ..self }
+    }
+
     /// How far it is.
     pub fn phase(&self) -> Phase {
         match self.state {
@@ -306,6 +311,10 @@ impl PeerConnection {
         if self.is_new() && !self.is_dead() {
             // This side may have forgotten the peer, and inserted it again.
             let knows_more = (hello.sent, hello.received) != (0, 0);
+            if knows_more && matches!(self.state, State::Dialing { .. }) {
+                // The own attempt says which life it is of. Perhaps the peer has forgotten this side too since it asked.
+                return Some(Refusal::Over(hello.life));
+            }
             self.life = self.life.max(hello.life.saturating_add(u32::from(knows_more)));
         }
         if hello.life < self.life {
@@ -328,13 +337,18 @@ impl PeerConnection {
     }
 
     /// The peer accepted the attempt, with this.
-    pub fn on_connected(&mut self, conn: ConnId, hello: &Hello) {
+    pub fn on_connected(&mut self, now: Duration, conn: ConnId, hello: &Hello) {
         let State::Dialing { conn: current, session, .. } = self.state else { return };
         if conn != current {
             return;
         }
         if hello.from != self.peer || hello.to != self.me {
             return self.die(DeathCause::Gone);
+        }
+        if hello.life < self.life && self.is_new() {
+            // The peer has begun a life since the attempt was made, and has asked in that.
+            self.actions.push_back(Action::Close(conn));
+            return self.retry_later(now);
         }
         let numbers = (hello.life, hello.sent, hello.received);
         let ahead = hello.session.checked_sub(session);

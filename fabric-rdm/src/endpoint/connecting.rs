@@ -233,7 +233,7 @@ impl Core {
             match decode_acceptance(data, &link.known(shared)) {
                 Some((hello, windows)) => {
                     link.set_windows(windows);
-                    link.connection.on_connected(id, &hello);
+                    link.connection.on_connected(shared.now(), id, &hello);
                 }
                 None => {
                     log_line!(

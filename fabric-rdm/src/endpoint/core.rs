@@ -65,7 +65,8 @@ impl Core {
             None => {
                 let shared = &mut self.shared;
                 let timeouts = shared.attr.timeouts;
-                let connection = PeerConnection::new(shared.me, address.identity(), timeouts);
+                let connection = PeerConnection::new(shared.me, address.identity(), timeouts)
+                    .after(shared.removed_attempts);
                 let account = shared.open_account(peer)?;
                 state.insert(Box::new(PeerLink::new(peer, connection, account)))
             }

@@ -61,10 +61,10 @@ impl Core {
                 self.shared.free_place(arrival.account);
             }
         }
-        if let Some((link, shared)) = self.find_link(peer)
-            && link.is_stranger
-        {
-            shared.strangers -= 1;
+        if let Some((link, shared)) = self.find_link(peer) {
+            shared.strangers -= u32::from(link.is_stranger);
+            let (attempts, ..) = link.connection.numbers();
+            shared.removed_attempts = shared.removed_attempts.max(attempts);
         }
         self.shared.peer_events.retain(|event| match event {
             PeerEvent::Admitted(of) | PeerEvent::Down(of, _) => *of != peer,

@@ -78,6 +78,8 @@ pub(super) struct Shared {
     /// Links that are to be looked at.
     pub(super) dirty: VecDeque<Peer>,
     pub(super) strangers: u32,
+    /// The highest number of any attempt of, or to, a peer that was removed.
+    pub(super) removed_attempts: u64,
     /// Counts uses of links.
     pub(super) uses: u64,
     pub(super) start: Instant,
@@ -125,6 +127,7 @@ impl Shared {
             conns: HashMap::with_hasher(keyed_hasher()?),
             dirty: VecDeque::new(),
             strangers: 0,
+            removed_attempts: 0,
             uses: 0,
             start: Instant::now(),
             device_lost: false,

@@ -330,9 +330,10 @@ enum Step {
     Pass(u64),
     Cut(usize),
     Revive(Side),
+    Forget(Side),
 }
 
-fn steps(faults: u32) -> impl Strategy<Value = Vec<Step>> {
+fn steps(faults: u32, forgets: u32) -> impl Strategy<Value = Vec<Step>> {
     let side = || prop_oneof![Just(Side::Low), Just(Side::High)];
     let step = prop_oneof![
         20 => (0..8usize).prop_map(Step::Deliver),
@@ -341,6 +342,7 @@ fn steps(faults: u32) -> impl Strategy<Value = Vec<Step>> {
         3 => (0..3000u64).prop_map(Step::Pass),
         faults => (0..8usize).prop_map(Step::Cut),
         faults => side().prop_map(Step::Revive),
+        forgets => side().prop_map(Step::Forget),
     ];
     proptest::collection::vec(step, 0..150)
 }
@@ -355,6 +357,7 @@ fn run(steps: Vec<Step>) -> Net {
             Step::Pass(millis) => net.pass(Duration::from_millis(millis)),
             Step::Cut(which) => net.cut(which),
             Step::Revive(side) => net.revive(side),
+            Step::Forget(side) => net.forget(side),
         }
     }
     net
@@ -364,7 +367,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..Default::default() })]
     /// Delays alone kill no peer, lose nothing and change no order.
     #[test]
-    fn park_keeps_order(steps in steps(0)) {
+    fn park_keeps_order(steps in steps(0, 0)) {
         let mut net = run(steps);
         net.settle(LONG);
         net.assert_all_arrived();
@@ -378,11 +381,19 @@ proptest! {
     /// What arrives is in order and there once, and what is missing is missing because of a death that was reported; and
     /// after both sides are revived, they are together again.
     #[test]
-    fn no_silent_gap(steps in steps(2)) {
+    fn no_silent_gap(steps in steps(2, 0)) {
         let mut net = run(steps);
         net.settle(LONG);
         net.assert_no_silent_gap();
         net.revive_until_connected();
+    }
+
+    /// Whenever a side removes its peer and inserts it again, no rule is broken.
+    #[test]
+    fn forgotten_is_lost(steps in steps(1, 2)) {
+        let mut net = run(steps);
+        net.settle(LONG);
+        net.assert_rules_kept();
     }
 
     /// What a peer may say, and a caller that mixes up connections and times.
@@ -404,7 +415,7 @@ proptest! {
             match call {
                 0 => _ = machine.want(now),
                 1 => _ = machine.on_request(now, &hello),
-                2 => machine.on_connected(conn, &hello),
+                2 => machine.on_connected(now, conn, &hello),
                 3 => machine.on_confirm(conn),
                 4 => machine.on_failed(now, conn, DialError::Unreachable),
                 5 => machine.on_failed(now, conn, DialError::Refused(Refusal::Crossing)),

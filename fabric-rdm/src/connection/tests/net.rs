@@ -168,11 +168,14 @@ impl Net {
 
     /// The application of this side removes the peer, and inserts it again.
     pub(super) fn forget(&mut self, side: Side) {
+        self.assert_rules_kept();
         for link in 0..self.links.len() {
             self.close(side, link);
         }
         let (me, peer) = (self.identities[side as usize], self.identities[side.other() as usize]);
-        *self.host(side) = host(me, peer);
+        let (attempts, ..) = self.host(side).machine.numbers();
+        let fresh = host(me, peer);
+        *self.host(side) = Host { machine: fresh.machine.after(attempts), ..fresh };
     }
 
     pub(super) fn pass(&mut self, time: Duration) {
@@ -318,7 +321,7 @@ impl Net {
         let machine = &mut self.host(side).machine;
         match packet {
             Packet::Request(_) => {}
-            Packet::Connected(hello) => machine.on_connected(conn, &hello),
+            Packet::Connected(hello) => machine.on_connected(now, conn, &hello),
             Packet::Refused(refusal) => {
                 machine.on_failed(now, conn, DialError::Refused(refusal));
                 self.links[link].conns[side as usize] = None;
@@ -446,12 +449,18 @@ impl Net {
         assert_eq!(connected.count(), 1);
     }
 
+    /// Both keep the rules, so each loss is one of the connection.
+    pub(super) fn assert_rules_kept(&self) {
+        for host in &self.hosts {
+            assert!(!host.deaths.contains(&DeathCause::Protocol));
+        }
+    }
+
     pub(super) fn assert_no_silent_gap(&self) {
+        self.assert_rules_kept();
         for (from, to) in [(0, 1), (1, 0)] {
             let (sender, receiver) = (&self.hosts[from], &self.hosts[to]);
             assert!(receiver.received.is_sorted_by(|one, next| one < next));
-            // Both keep the rules, so each loss is one of the connection.
-            assert!(!sender.deaths.contains(&DeathCause::Protocol));
             for post in 0..sender.posted {
                 let arrived = receiver.received.binary_search(&post).is_ok();
                 let waits = sender.waiting.contains(&post) || sender.sent.contains(&post);
