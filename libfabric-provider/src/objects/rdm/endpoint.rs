@@ -110,7 +110,7 @@ impl RdmEndpoint {
         let depth = |side: usize| u32::try_from(self.wishes.depths[side]).unwrap_or(u32::MAX);
         let mut attr = RdmAttr::default();
         (attr.send_depth, attr.recv_depth) = (depth(TX), depth(RX));
-        attr.listen = bound.place.filter(|place| !place.ip().is_unspecified());
+        attr.listen = bound.place.map(|place| self.one_place(place)).transpose()?;
         attr.named_by_place = true;
         attr.max_strangers = STRANGERS;
         attr.window = WindowLimits { places: WINDOW, ..attr.window };
@@ -118,6 +118,18 @@ impl RdmEndpoint {
         // The lock is held: there is none yet.
         let _ = self.enabled.set(enabled);
         Ok(())
+    }
+
+    /// Peers know an endpoint by one place: where any address is asked for, that is the device's first one of the family, and one
+    /// that other hosts reach if there is one.
+    fn one_place(&self, place: SocketAddr) -> Result<SocketAddr, Errno> {
+        if !place.ip().is_unspecified() {
+            return Ok(place);
+        }
+        let addresses = &self.domain.device.domain.info().addresses;
+        let family = addresses.iter().filter(|ip| ip.is_ipv4() == place.is_ipv4());
+        let first = family.min_by_key(|ip| ip.is_loopback()).ok_or(Errno(libc::EADDRNOTAVAIL))?;
+        Ok((*first, place.port()).into())
     }
 
     /// What transfers; an endpoint that is not enabled transfers nothing.
