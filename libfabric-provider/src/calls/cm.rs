@@ -2,18 +2,19 @@
 
 use std::ffi::{c_int, c_void};
 
+use super::any_ep;
 use super::common::{bytes, put_address};
 use crate::abi::{Fid, FidEp, FidPep, OpsCm};
 use crate::discovery::address;
 use crate::entry::{entry, refused};
 use crate::errno::Errno;
-use crate::handle::{Name, object, of_fid};
+use crate::handle::{Name, object};
 use crate::objects::endpoint::MessageEndpoint;
 
 pub(super) static CM: OpsCm = OpsCm {
     size: size_of::<OpsCm>(),
-    setname,
-    getname,
+    setname: any_ep::setname::<MessageEndpoint>,
+    getname: any_ep::getname::<MessageEndpoint>,
     getpeer,
     connect,
     listen,
@@ -23,13 +24,8 @@ pub(super) static CM: OpsCm = OpsCm {
     join: refused,
 };
 
-unsafe extern "C" fn getname(handle: *mut Fid, to: *mut c_void, len: *mut usize) -> c_int {
-    // SAFETY: an endpoint of ours, and as many bytes as the number says.
-    entry(|| unsafe { put_address(of_fid::<MessageEndpoint>(handle)?.address()?, to, len) })
-}
-
 unsafe extern "C" fn getpeer(endpoint: *mut FidEp, to: *mut c_void, len: *mut usize) -> c_int {
-    // SAFETY: as of `getname`.
+    // SAFETY: an endpoint of ours, and as many bytes as the number says.
     entry(|| unsafe { put_address(object::<MessageEndpoint>(endpoint)?.peer()?, to, len) })
 }
 
@@ -71,10 +67,7 @@ unsafe extern "C" fn shutdown(endpoint: *mut FidEp, flags: u64) -> c_int {
     })
 }
 
-// An active endpoint connects from where its info says, and listens to no peer.
-unsafe extern "C" fn setname(_: *mut Fid, _: *mut c_void, _: usize) -> c_int {
-    -libc::ENOSYS
-}
+// An active endpoint listens to no peer.
 unsafe extern "C" fn listen(_: *mut FidPep) -> c_int {
     -libc::ENOSYS
 }

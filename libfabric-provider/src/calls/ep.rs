@@ -3,25 +3,24 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use super::common::{op_flags_command, option};
+use super::common::option;
 use super::rdm::open_rdm;
-use super::{cm, msg, refusals, rma};
-use crate::abi::flags::{
-    FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EQ, FI_ENABLE, FI_EP_RDM, FI_OPT_CM_DATA_SIZE,
-    FI_OPT_ENDPOINT, FI_RX_CQ_DATA,
-};
+use super::{any_ep, cm, msg, refusals, rma};
+use crate::abi::flags::{FI_EP_RDM, FI_OPT_CM_DATA_SIZE, FI_OPT_ENDPOINT, FI_RX_CQ_DATA};
 use crate::abi::{FiInfo, Fid, FidDomain, FidEp, Ops, OpsEp};
 use crate::discovery::{CM_DATA_SIZE, address, default_depth};
 use crate::entry::{entry, handle_ops, refused};
 use crate::errno::Errno;
-use crate::handle::{Name, class, close as close_handle, fid, object, of_fid, open};
+use crate::handle::{Name, fid, object, open};
 use crate::objects::bound::{RX, TX};
-use crate::objects::counter::Counter;
-use crate::objects::domain::{Domain, Queue};
+use crate::objects::domain::Domain;
 use crate::objects::endpoint::{MessageEndpoint, Wishes};
-use crate::objects::event_queue::{Events, Owner};
 
-static FID_OPS: Ops = handle_ops(close, bind, control);
+static FID_OPS: Ops = handle_ops(
+    any_ep::close::<MessageEndpoint>,
+    any_ep::bind::<MessageEndpoint>,
+    any_ep::control::<MessageEndpoint>,
+);
 
 /// Of endpoints, passive or not: both have the same options.
 pub(super) static OPS: OpsEp = OpsEp {
@@ -34,15 +33,6 @@ pub(super) static OPS: OpsEp = OpsEp {
     rx_size_left: refused,
     tx_size_left: refused,
 };
-
-/// The handle, and the context that the application gave.
-///
-/// # Safety
-/// A handle of ours.
-pub(super) unsafe fn owner(handle: *mut Fid) -> Owner {
-    // SAFETY: the caller's promise; an application may change the context, but not while it makes this call.
-    Owner { name: Name::of(handle), context: unsafe { (*handle).context } as usize }
-}
 
 /// `fi_endpoint(3)`
 pub(super) unsafe extern "C" fn open_endpoint(
@@ -125,44 +115,6 @@ unsafe fn wishes(domain: &Arc<Domain>, info: &FiInfo) -> Result<Wishes, Errno> {
 /// No operation of a connection ends before it.
 unsafe extern "C" fn cancel(_: *mut Fid, _: *mut c_void) -> isize {
     -(libc::ENOSYS as isize)
-}
-
-unsafe extern "C" fn close(handle: *mut Fid) -> c_int {
-    entry(|| {
-        // SAFETY: `fi_close`: a handle of this table, not used again.
-        unsafe { close_handle::<MessageEndpoint>(handle)? }.end(Name::of(handle));
-        Ok(0)
-    })
-}
-
-unsafe extern "C" fn bind(handle: *mut Fid, to: *mut Fid, flags: u64) -> c_int {
-    entry(|| {
-        // SAFETY: an endpoint of ours, and another handle of ours.
-        unsafe {
-            let endpoint = of_fid::<MessageEndpoint>(handle)?;
-            match class(to) {
-                Some(FI_CLASS_CQ) => endpoint.bind_queue(of_fid::<Queue>(to)?, flags)?,
-                Some(FI_CLASS_EQ) => endpoint.bind_events(of_fid::<Events>(to)?)?,
-                Some(FI_CLASS_CNTR) => endpoint.bind_counter(of_fid::<Counter>(to)?, flags)?,
-                _ => return Err(Errno::INVALID),
-            }
-        }
-        Ok(0)
-    })
-}
-
-unsafe extern "C" fn control(handle: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
-    entry(|| {
-        // SAFETY: an endpoint of ours, and what the command takes: nothing, or a number of 64 bits.
-        unsafe {
-            let endpoint = of_fid::<MessageEndpoint>(handle)?;
-            if command == FI_ENABLE {
-                endpoint.enable(owner(handle))?;
-                return Ok(0);
-            }
-            op_flags_command(&**endpoint, command, argument)
-        }
-    })
 }
 
 unsafe extern "C" fn getopt(

@@ -1,6 +1,7 @@
 //! What C calls: the tables of functions, and the functions. Each turns its arguments into what `objects` takes, and a result into a
 //! number; what it relies on is what the manual page of its call asks of the caller.
 
+mod any_ep;
 mod av;
 mod cm;
 mod cntr;

@@ -3,25 +3,26 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use super::common::{bytes, put_address};
+use super::any_ep::{self, owner};
+use super::common::bytes;
 use super::domain::device;
-use super::ep::{OPS, owner};
+use super::ep::OPS;
 use crate::abi::flags::FI_BACKLOG;
 use crate::abi::{FiInfo, Fid, FidEp, FidFabric, FidPep, Ops, OpsCm};
-use crate::discovery::{address, owned::OwnedInfo};
+use crate::discovery::owned::OwnedInfo;
 use crate::entry::{entry, handle_ops, refused};
 use crate::errno::Errno;
-use crate::handle::{Name, close as close_handle, fid, object, of_fid, open};
+use crate::handle::{Name, fid, object, of_fid, open};
 use crate::objects::devices::Fabric;
 use crate::objects::event_queue::Events;
 use crate::objects::passive::Passive;
 
-static FID_OPS: Ops = handle_ops(close, bind, control);
+static FID_OPS: Ops = handle_ops(any_ep::close::<Passive>, bind, control);
 
 static CM: OpsCm = OpsCm {
     size: size_of::<OpsCm>(),
-    setname,
-    getname,
+    setname: any_ep::setname::<Passive>,
+    getname: any_ep::getname::<Passive>,
     getpeer,
     connect,
     listen,
@@ -57,14 +58,6 @@ pub(super) unsafe extern "C" fn open_passive(
     })
 }
 
-unsafe extern "C" fn close(handle: *mut Fid) -> c_int {
-    entry(|| {
-        // SAFETY: `fi_close`: a handle of this table, not used again.
-        unsafe { close_handle::<Passive>(handle)? }.end(Name::of(handle));
-        Ok(0)
-    })
-}
-
 unsafe extern "C" fn bind(handle: *mut Fid, to: *mut Fid, flags: u64) -> c_int {
     entry(|| {
         if flags != 0 {
@@ -89,22 +82,6 @@ unsafe extern "C" fn control(handle: *mut Fid, command: c_int, argument: *mut c_
         }
         Ok(0)
     })
-}
-
-unsafe extern "C" fn setname(handle: *mut Fid, to: *mut c_void, len: usize) -> c_int {
-    entry(|| {
-        // SAFETY: an endpoint of ours, and so many bytes.
-        unsafe {
-            let address = address::from_bytes(bytes(to, len)?).ok_or(Errno::INVALID)?;
-            of_fid::<Passive>(handle)?.set_address(address)?;
-        }
-        Ok(0)
-    })
-}
-
-unsafe extern "C" fn getname(handle: *mut Fid, to: *mut c_void, len: *mut usize) -> c_int {
-    // SAFETY: an endpoint of ours, and as many bytes as the number says.
-    entry(|| unsafe { put_address(of_fid::<Passive>(handle)?.address(), to, len) })
 }
 
 unsafe extern "C" fn listen(passive: *mut FidPep) -> c_int {

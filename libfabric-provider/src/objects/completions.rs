@@ -13,6 +13,7 @@ use fabric::{Armed, Completion, CompletionQueue, EndpointId, OpKind};
 use rustix::event::{PollFd, PollFlags};
 use smallvec::SmallVec;
 
+use super::idle::Idle;
 use super::marks;
 use super::tally::Tally;
 use crate::abi::flags::{
@@ -59,6 +60,7 @@ struct CompletionState {
     live: BTreeMap<EndpointId, Tally>,
     ready: VecDeque<Done>,
     taken: Vec<Completion>,
+    idle: Idle,
     /// The wait object is readable for what is here.
     is_woken: bool,
 }
@@ -98,6 +100,7 @@ impl Completions {
             live: BTreeMap::new(),
             ready: VecDeque::new(),
             taken: vec![Completion::default(); BATCH],
+            idle: Idle::default(),
             is_woken: false,
         };
         Ok(Completions {
@@ -240,7 +243,13 @@ impl Completions {
             read += 1;
         }
         self.settle(&mut state);
-        if read == 0 && count > 0 { Err(Errno::AGAIN) } else { Ok(read) }
+        let is_empty = read == 0 && count > 0;
+        let yields = state.idle.after_look(is_empty);
+        drop(state);
+        if yields {
+            std::thread::yield_now();
+        }
+        if is_empty { Err(Errno::AGAIN) } else { Ok(read) }
     }
 
     /// Takes the error that is next, if it is one.

@@ -1,4 +1,4 @@
-//! Endpoints: making, connecting, closing. What they transfer is in `transfer.rs`.
+//! Endpoints: making, connecting, closing. What they transfer is in `posting.rs`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::AtomicU64;
@@ -12,6 +12,7 @@ use super::completions::Completions;
 use super::counter::Counter;
 use super::domain::{Domain, Queue};
 use super::event_queue::{Ending, Events, Owner};
+use super::kinds::{ActiveEndpoint, AnyEndpoint};
 use super::tally::Tally;
 use crate::abi::FidEp;
 use crate::abi::flags::{FI_CLASS_EP, FI_ENOEQ};
@@ -78,59 +79,9 @@ impl MessageEndpoint {
         MessageEndpoint { domain: domain.clone(), wishes, bound, enabled, op_flags }
     }
 
-    pub(crate) fn bind_events(&self, events: &Arc<Events>) -> Result<(), Errno> {
-        self.unenabled()?.events = Some(events.clone());
-        Ok(())
-    }
-
-    pub(crate) fn bind_queue(&self, queue: &Arc<Queue>, flags: u64) -> Result<(), Errno> {
-        self.unenabled()?.queues.bind_queue(&self.domain, queue, flags)
-    }
-
-    pub(crate) fn bind_counter(&self, counter: &Arc<Counter>, flags: u64) -> Result<(), Errno> {
-        self.unenabled()?.queues.bind_counter(counter, flags)
-    }
-
     fn unenabled(&self) -> Result<std::sync::MutexGuard<'_, MessageBound>, Errno> {
         let bound = lock(&self.bound);
         if self.enabled.get().is_some() { Err(Errno::BAD_STATE) } else { Ok(bound) }
-    }
-
-    /// Makes the endpoint of ours: from now on receives may be posted.
-    pub(crate) fn enable(&self, owner: Owner) -> Result<(), Errno> {
-        let bound = self.unenabled()?;
-        let device = &self.domain.device;
-        let events = bound.events.clone().ok_or(Errno(FI_ENOEQ))?;
-        let completions = bound.queues.completions(&self.domain)?;
-        let event_queue = events.queue(device)?;
-        let Wishes { depths: [send, recv], segments, inject, .. } = self.wishes;
-        let mut builder = device.domain.endpoint().events(&event_queue);
-        builder = builder.send_depth(send).recv_depth(recv).inject(inject);
-        builder = builder.send_segments(segments[TX]).recv_segments(segments[RX]);
-        builder = builder.connect_timeout(CONNECT_TIMEOUT);
-        if let Some(source) = self.source_ip() {
-            builder = builder.source(source);
-        }
-        let binding = lock(&device.binding);
-        let is_one = Arc::ptr_eq(&completions[TX], &completions[RX]);
-        let endpoint = if is_one {
-            builder.build(&completions[TX].part(send + recv)?)?
-        } else {
-            builder.build_with(&completions[TX].part(send)?, &completions[RX].part(recv)?)?
-        };
-        drop(binding);
-        let id = endpoint.id();
-        for queue in &completions {
-            queue.add_endpoint(id, bound.queues.tally.clone());
-        }
-        bound.queues.feed_counters(&completions);
-        let (is_selective, tally) = (bound.queues.is_selective, bound.queues.tally.clone());
-        let enabled = Arc::new(Enabled { endpoint, is_selective, tally, completions });
-        let ending: Weak<Enabled> = Arc::downgrade(&enabled);
-        events.add_endpoint(device, id, owner, ending);
-        // The lock is held: there is none yet.
-        let _ = self.enabled.set(enabled);
-        Ok(())
     }
 
     fn source_ip(&self) -> Option<IpAddr> {
@@ -166,11 +117,6 @@ impl MessageEndpoint {
         Ok(())
     }
 
-    pub(crate) fn address(&self) -> Result<SocketAddr, Errno> {
-        let connecting = self.enabled.get().and_then(|enabled| enabled.endpoint.local_addr());
-        connecting.or(self.wishes.source).ok_or(Errno::BAD_STATE)
-    }
-
     pub(crate) fn peer(&self) -> Result<SocketAddr, Errno> {
         let peer = self.enabled()?.endpoint.peer_addr();
         peer.ok_or(Errno(libc::ENOTCONN))
@@ -185,9 +131,15 @@ impl MessageEndpoint {
         endpoint.disconnect();
         Ok(())
     }
+}
 
-    /// Ends all of it: nothing is reported of it any more.
-    pub(crate) fn end(&self, name: Name) {
+impl AnyEndpoint for MessageEndpoint {
+    fn address(&self) -> Result<SocketAddr, Errno> {
+        let connecting = self.enabled.get().and_then(|enabled| enabled.endpoint.local_addr());
+        connecting.or(self.wishes.source).ok_or(Errno::BAD_STATE)
+    }
+
+    fn end(&self, name: Name) {
         let _ = self.shutdown();
         let events = lock(&self.bound).events.take();
         if let Some(events) = events {
@@ -198,6 +150,57 @@ impl MessageEndpoint {
                 queue.remove_endpoint(enabled.endpoint.id());
             }
         }
+    }
+}
+
+impl ActiveEndpoint for MessageEndpoint {
+    fn bind_events(&self, events: &Arc<Events>) -> Result<(), Errno> {
+        self.unenabled()?.events = Some(events.clone());
+        Ok(())
+    }
+
+    fn bind_queue(&self, queue: &Arc<Queue>, flags: u64) -> Result<(), Errno> {
+        self.unenabled()?.queues.bind_queue(&self.domain, queue, flags)
+    }
+
+    fn bind_counter(&self, counter: &Arc<Counter>, flags: u64) -> Result<(), Errno> {
+        self.unenabled()?.queues.bind_counter(counter, flags)
+    }
+
+    fn enable(&self, owner: Owner) -> Result<(), Errno> {
+        let bound = self.unenabled()?;
+        let device = &self.domain.device;
+        let events = bound.events.clone().ok_or(Errno(FI_ENOEQ))?;
+        let completions = bound.queues.completions(&self.domain)?;
+        let event_queue = events.queue(device)?;
+        let Wishes { depths: [send, recv], segments, inject, .. } = self.wishes;
+        let mut builder = device.domain.endpoint().events(&event_queue);
+        builder = builder.send_depth(send).recv_depth(recv).inject(inject);
+        builder = builder.send_segments(segments[TX]).recv_segments(segments[RX]);
+        builder = builder.connect_timeout(CONNECT_TIMEOUT);
+        if let Some(source) = self.source_ip() {
+            builder = builder.source(source);
+        }
+        let binding = lock(&device.binding);
+        let is_one = Arc::ptr_eq(&completions[TX], &completions[RX]);
+        let endpoint = if is_one {
+            builder.build(&completions[TX].part(send + recv)?)?
+        } else {
+            builder.build_with(&completions[TX].part(send)?, &completions[RX].part(recv)?)?
+        };
+        drop(binding);
+        let id = endpoint.id();
+        for queue in &completions {
+            queue.add_endpoint(id, bound.queues.tally.clone());
+        }
+        bound.queues.feed_counters(&completions);
+        let (is_selective, tally) = (bound.queues.is_selective, bound.queues.tally.clone());
+        let enabled = Arc::new(Enabled { endpoint, is_selective, tally, completions });
+        let ending: Weak<Enabled> = Arc::downgrade(&enabled);
+        events.add_endpoint(device, id, owner, ending);
+        // The lock is held: there is none yet.
+        let _ = self.enabled.set(enabled);
+        Ok(())
     }
 }
 

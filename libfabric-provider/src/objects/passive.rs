@@ -7,6 +7,7 @@ use fabric::ListenerAttr;
 
 use super::devices::{Device, Fabric};
 use super::event_queue::{Events, Listening, Owner};
+use super::kinds::AnyEndpoint;
 use crate::abi::FidPep;
 use crate::abi::flags::{FI_CLASS_PEP, FI_ENOEQ};
 use crate::discovery::owned::OwnedInfo;
@@ -65,19 +66,6 @@ impl Passive {
         Ok(())
     }
 
-    pub(crate) fn set_address(&self, address: SocketAddr) -> Result<(), Errno> {
-        let mut state = lock(&self.state);
-        state.check_idle()?;
-        state.address = address;
-        Ok(())
-    }
-
-    /// Where it listens, with the port once it does.
-    pub(crate) fn address(&self) -> SocketAddr {
-        let state = lock(&self.state);
-        state.listening.as_ref().map_or(state.address, |on| on.listener.local_addr())
-    }
-
     pub(crate) fn listen(&self, owner: Owner) -> Result<(), Errno> {
         let mut state = lock(&self.state);
         state.check_idle()?;
@@ -101,9 +89,24 @@ impl Passive {
         let (mut request, _device) = self.fabric.requests.take(request).ok_or(Errno::INVALID)?;
         Ok(request.reject(data)?)
     }
+}
+
+impl AnyEndpoint for Passive {
+    /// Where it listens, with the port once it does.
+    fn address(&self) -> Result<SocketAddr, Errno> {
+        let state = lock(&self.state);
+        Ok(state.listening.as_ref().map_or(state.address, |on| on.listener.local_addr()))
+    }
+
+    fn set_address(&self, address: SocketAddr) -> Result<(), Errno> {
+        let mut state = lock(&self.state);
+        state.check_idle()?;
+        state.address = address;
+        Ok(())
+    }
 
     /// Stops listening; what waits is refused.
-    pub(crate) fn end(&self, name: Name) {
+    fn end(&self, name: Name) {
         let mut state = lock(&self.state);
         if let Some(events) = state.events.take() {
             events.remove(name);

@@ -1,19 +1,15 @@
-//! Transfers: from what C names to operations of ours.
+//! Transfers, as C names them, and what their calls need of an endpoint.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use fabric::{Access, Op, RemoteRegion, RemoteSlice, Slice};
-use smallvec::SmallVec;
+use fabric::{Access, RemoteRegion, RemoteSlice};
 
-use super::bound::{RX, TX};
-use super::endpoint::{Enabled, MessageEndpoint};
-use super::marks;
 use super::region::MemoryRegion;
 use crate::abi::FidEp;
 use crate::abi::flags::{
-    FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_EBADFLAGS, FI_FENCE, FI_INJECT, FI_INJECT_COMPLETE,
-    FI_MORE, FI_READ, FI_REMOTE_CQ_DATA, FI_SEND, FI_TRANSMIT_COMPLETE, FI_WRITE,
+    FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_FENCE, FI_INJECT, FI_INJECT_COMPLETE, FI_MORE, FI_READ,
+    FI_REMOTE_CQ_DATA, FI_SEND, FI_TRANSMIT_COMPLETE, FI_WRITE,
 };
 use crate::errno::Errno;
 use crate::handle::Object;
@@ -25,9 +21,6 @@ pub(crate) struct Buffer<'a> {
     pub(crate) len: usize,
     pub(crate) region: Option<&'a Arc<MemoryRegion>>,
 }
-
-/// The slices of an operation; more than this many go to the heap.
-type SliceList<'a> = SmallVec<[Slice<'a>; 4]>;
 
 /// What is transmitted.
 #[derive(Clone, Copy)]
@@ -138,117 +131,4 @@ impl Remote {
     pub(super) fn place(self) -> RemoteSlice {
         RemoteRegion::from_parts(self.key, 0, u64::MAX, Access::REMOTE).at(self.address)
     }
-}
-
-impl Transfers for MessageEndpoint {
-    #[inline]
-    fn op_flags(&self) -> &[AtomicU64; 2] {
-        &self.op_flags
-    }
-
-    #[inline]
-    fn inject_size(&self) -> usize {
-        self.wishes.inject
-    }
-
-    #[inline]
-    fn transmit(&self, kind: Kind, what: Transmit<'_>, options: Options) -> Result<(), Errno> {
-        let enabled = self.enabled()?;
-        if kind.forbidden(options.flags) != 0 {
-            return Err(Errno(FI_EBADFLAGS));
-        }
-        self.check_data(kind, options.flags)?;
-        let wants = !enabled.is_selective[TX] || options.flags & FI_COMPLETION != 0;
-        enabled.post(kind, what, options, wants)
-    }
-
-    #[inline]
-    fn inject(&self, kind: Kind, bytes: &[u8], options: Options) -> Result<(), Errno> {
-        self.check_data(kind, options.flags)?;
-        let options = Options { context: marks::injected(), ..options };
-        self.enabled()?.post(kind, Transmit::Bytes(bytes), options, false)
-    }
-
-    #[inline]
-    fn receive(&self, receive: &Receive<'_>) -> Result<(), Errno> {
-        let enabled = self.enabled()?;
-        if receive.flags & !(FI_COMPLETION | FI_MORE) != 0 {
-            return Err(Errno(FI_EBADFLAGS));
-        }
-        let is_silent = enabled.is_selective[RX] && receive.flags & FI_COMPLETION == 0;
-        let context = if is_silent { marks::silent() } else { receive.context };
-        let slices = slices(receive.buffers)?;
-        Ok(enabled.endpoint.recv(&slices[..], context)?)
-    }
-}
-
-impl MessageEndpoint {
-    /// A write with data takes a receive of the peer's: only for applications that are prepared for that.
-    fn check_data(&self, kind: Kind, flags: u64) -> Result<(), Errno> {
-        let takes = flags & FI_REMOTE_CQ_DATA != 0 && matches!(kind, Kind::Write(_));
-        if takes && !self.writes_data() { Err(Errno(libc::EOPNOTSUPP)) } else { Ok(()) }
-    }
-}
-
-impl Enabled {
-    #[inline]
-    fn post(
-        &self,
-        kind: Kind,
-        what: Transmit<'_>,
-        options: Options,
-        wants: bool,
-    ) -> Result<(), Errno> {
-        let slices = match what {
-            Transmit::Buffers(buffers) => slices(buffers)?,
-            Transmit::Bytes(_) => SliceList::new(),
-        };
-        let op = match (kind, what) {
-            (Kind::Send, Transmit::Buffers(_)) => Op::send(&slices[..]),
-            (Kind::Send, Transmit::Bytes(bytes)) => Op::inject(bytes),
-            (Kind::Write(to), Transmit::Buffers(_)) => Op::write(&slices[..], to.place()),
-            (Kind::Write(to), Transmit::Bytes(bytes)) => Op::inject_write(bytes, to.place()),
-            (Kind::Read(from), Transmit::Buffers(_)) => Op::read(&slices[..], from.place()),
-            (Kind::Read(_), Transmit::Bytes(_)) => return Err(Errno::INVALID),
-            // A table of refusals has those calls.
-            (Kind::Tagged(_), _) => return Err(Errno::NOT_THERE),
-        };
-        let mut op = op.context(options.context);
-        if options.flags & FI_REMOTE_CQ_DATA != 0 {
-            // As many bytes as the info's `cq_data_size` says.
-            op = op.immediate(options.data as u32);
-        }
-        if options.flags & FI_FENCE != 0 {
-            op = op.fence();
-        }
-        if options.flags & FI_DELIVERY_COMPLETE != 0 && matches!(kind, Kind::Write(_)) {
-            op = op.delivery_complete();
-        }
-        if !wants {
-            op = self.without_completion(op, kind);
-        }
-        Ok(self.endpoint.post(&op)?)
-    }
-
-    /// The same without a completion for the application; a counter needs ours.
-    fn without_completion<'a>(&self, op: Op<'a>, kind: Kind) -> Op<'a> {
-        if !self.tally.counts(kind.counted()) {
-            return op.unsignaled();
-        }
-        if op.get_context() == marks::injected() { op } else { op.context(marks::silent()) }
-    }
-}
-
-/// The parts of regions that buffers are; a buffer of no bytes needs no region.
-#[inline]
-fn slices<'a>(buffers: &[Buffer<'a>]) -> Result<SliceList<'a>, Errno> {
-    let mut slices = SliceList::new();
-    for buffer in buffers {
-        match buffer.region {
-            _ if buffer.len == 0 => {}
-            Some(region) => slices.push(region.slice(buffer.address, buffer.len)?),
-            None => return Err(Errno::INVALID),
-        }
-    }
-    Ok(slices)
 }

@@ -261,6 +261,10 @@ static void killed(void) {
     }
     next_event(pair.a.eq, FI_SHUTDOWN);
     after_the_end(&pair.a);
+    struct fid *all[] = {&pair.a.ep->fid, &pair.a.cq->fid, &pair.a.eq->fid, &pair.near->fid,
+                         &pair.far->fid,  &pair.domain->fid, &pair.fabric->fid};
+    for (size_t at = 0; at < sizeof all / sizeof *all; at++) GIVES(fi_close(all[at]), 0);
+    fi_freeinfo(pair.info);
 }
 
 int main(int count, char **arguments) {

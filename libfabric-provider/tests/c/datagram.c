@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <unistd.h>
 
 #define UNKNOWN (1ULL << 50)
 #define SIZE 65536
@@ -42,7 +43,8 @@ static struct fi_info *native(void) {
     return found;
 }
 
-static struct end open_end(void) {
+/* One, where it is asked for: NULL leaves it to the provider. */
+static struct end open_end(struct sockaddr_in *place) {
     struct end end = {0};
     struct fi_cq_attr cq = {.format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_FD};
     struct fi_av_attr av = {0}, named = {.name = "shared"};
@@ -53,6 +55,7 @@ static struct end open_end(void) {
     NEEDS(fi_cq_open(domain, &cq, &end.tx, NULL));
     NEEDS(fi_cq_open(domain, &cq, &end.rx, NULL));
     NEEDS(fi_endpoint(domain, info, &end.ep, NULL));
+    if (place) GIVES(fi_setname(&end.ep->fid, place, sizeof *place), 0);
     GIVES(fi_enable(end.ep), -FI_ENOAV);
     NEEDS(fi_ep_bind(end.ep, &end.av->fid, 0));
     GIVES(fi_enable(end.ep), -FI_ENOCQ);
@@ -268,11 +271,25 @@ static void close_end(struct end *end) {
     GIVES(fi_close(&end->av->fid), 0);
 }
 
+/* A port is kept where the address is any. */
+static void at_any_address(void) {
+    struct sockaddr_in place = {.sin_family = AF_INET};
+    socklen_t len = sizeof place;
+    int other = socket(AF_INET, SOCK_STREAM, 0);
+    NEEDS(bind(other, (struct sockaddr *)&place, sizeof place));
+    NEEDS(getsockname(other, (struct sockaddr *)&place, &len));
+    close(other);
+    struct end end = open_end(&place);
+    GIVES(end.name.sin_port, place.sin_port);
+    SO(end.name.sin_addr.s_addr != INADDR_ANY);
+    close_end(&end);
+}
+
 int main(void) {
     info = native();
     NEEDS(fi_fabric(info->fabric_attr, &fabric, NULL));
     NEEDS(fi_domain(fabric, info, &domain, NULL));
-    struct end a = open_end(), b = open_end();
+    struct end a = open_end(NULL), b = open_end(NULL);
     addresses(&a, &b);
     messages(&a, &b);
     tagged(&a, &b);
@@ -283,6 +300,7 @@ int main(void) {
     GIVES(fi_recv(b.ep, far, 8, NULL, FI_ADDR_UNSPEC, far), 0);
     close_end(&a);
     close_end(&b);
+    at_any_address();
     GIVES(fi_close(&domain->fid), 0);
     GIVES(fi_close(&fabric->fid), 0);
     fi_freeinfo(info);

@@ -252,7 +252,8 @@ static void of_endpoints(struct fid_fabric *fabric, struct fid_domain *domain, s
     GIVES(fi_connect(ep, memory, NULL, 0), -FI_EINVAL);
     GIVES(fi_connect(ep, NULL, NULL, 0), -FI_EINVAL);
     GIVES(fi_shutdown(ep, UNKNOWN), -FI_EINVAL);
-    GIVES(fi_setname(&ep->fid, memory, 0), -FI_ENOSYS);
+    GIVES(fi_setname(&ep->fid, memory, 0), -FI_EINVAL);
+    GIVES(fi_setname(&ep->fid, info->src_addr, info->src_addrlen), -FI_ENOSYS);
     len = 0;
     GIVES(fi_getname(&ep->fid, NULL, &len), -FI_ETOOSMALL);
     GIVES(fi_getname(&ep->fid, NULL, NULL), -FI_EINVAL);

@@ -3,17 +3,14 @@
 use std::ffi::{c_int, c_void};
 
 use crate::abi::{Fid, FidEp, FidPep, OpsCm};
-use crate::calls::common::{bytes, put_address};
-use crate::discovery::address;
-use crate::entry::{entry, refused};
-use crate::errno::Errno;
-use crate::handle::of_fid;
+use crate::calls::any_ep;
+use crate::entry::refused;
 use crate::objects::rdm::endpoint::RdmEndpoint;
 
 pub(super) static CM: OpsCm = OpsCm {
     size: size_of::<OpsCm>(),
-    setname,
-    getname,
+    setname: any_ep::setname::<RdmEndpoint>,
+    getname: any_ep::getname::<RdmEndpoint>,
     getpeer,
     connect,
     listen,
@@ -22,22 +19,6 @@ pub(super) static CM: OpsCm = OpsCm {
     shutdown,
     join: refused,
 };
-
-unsafe extern "C" fn setname(handle: *mut Fid, to: *mut c_void, len: usize) -> c_int {
-    entry(|| {
-        // SAFETY: an endpoint of ours, and so many bytes.
-        unsafe {
-            let address = address::from_bytes(bytes(to, len)?).ok_or(Errno::INVALID)?;
-            of_fid::<RdmEndpoint>(handle)?.set_address(address)?;
-        }
-        Ok(0)
-    })
-}
-
-unsafe extern "C" fn getname(handle: *mut Fid, to: *mut c_void, len: *mut usize) -> c_int {
-    // SAFETY: an endpoint of ours, and as many bytes as the number says.
-    entry(|| unsafe { put_address(of_fid::<RdmEndpoint>(handle)?.address()?, to, len) })
-}
 
 unsafe extern "C" fn getpeer(_: *mut FidEp, _: *mut c_void, _: *mut usize) -> c_int {
     -libc::ENOSYS

@@ -5,24 +5,22 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{atomic, cm, tagged};
-use crate::abi::flags::{
-    FI_CLASS_AV, FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EQ, FI_ENABLE, FI_OPT_ENDPOINT,
-    FI_OPT_MIN_MULTI_RECV,
-};
+use crate::abi::flags::{FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV};
 use crate::abi::{Fid, FidEp, Ops, OpsEp};
-use crate::calls::common::{op_flags_command, option};
-use crate::calls::{msg, refusals, rma};
+use crate::calls::common::option;
+use crate::calls::{any_ep, msg, refusals, rma};
 use crate::entry::{entry, handle_ops, refused};
 use crate::errno::Errno;
-use crate::handle::{class, close as close_handle, fid, of_fid, open};
-use crate::objects::av::AddressVector;
-use crate::objects::counter::Counter;
-use crate::objects::domain::{Domain, Queue};
+use crate::handle::{fid, of_fid, open};
+use crate::objects::domain::Domain;
 use crate::objects::endpoint::Wishes;
-use crate::objects::event_queue::Events;
 use crate::objects::rdm::endpoint::RdmEndpoint;
 
-static FID_OPS: Ops = handle_ops(close, bind, control);
+static FID_OPS: Ops = handle_ops(
+    any_ep::close::<RdmEndpoint>,
+    any_ep::bind::<RdmEndpoint>,
+    any_ep::control::<RdmEndpoint>,
+);
 
 static OPS: OpsEp = OpsEp {
     size: size_of::<OpsEp>(),
@@ -50,45 +48,6 @@ pub(in crate::calls) fn open_rdm(
         tagged: &tagged::OPS,
         atomic: &atomic::OPS,
         collective: &refusals::COLLECTIVE,
-    })
-}
-
-unsafe extern "C" fn close(handle: *mut Fid) -> c_int {
-    entry(|| {
-        // SAFETY: `fi_close`: a handle of this table, not used again.
-        unsafe { close_handle::<RdmEndpoint>(handle)? }.end();
-        Ok(0)
-    })
-}
-
-unsafe extern "C" fn bind(handle: *mut Fid, to: *mut Fid, flags: u64) -> c_int {
-    entry(|| {
-        // SAFETY: an endpoint of ours, and another handle of ours.
-        unsafe {
-            let endpoint = of_fid::<RdmEndpoint>(handle)?;
-            match class(to) {
-                Some(FI_CLASS_CQ) => endpoint.bind_queue(of_fid::<Queue>(to)?, flags)?,
-                Some(FI_CLASS_AV) => endpoint.bind_vector(of_fid::<AddressVector>(to)?)?,
-                Some(FI_CLASS_EQ) => endpoint.bind_events(of_fid::<Events>(to)?)?,
-                Some(FI_CLASS_CNTR) => endpoint.bind_counter(of_fid::<Counter>(to)?, flags)?,
-                _ => return Err(Errno::INVALID),
-            }
-        }
-        Ok(0)
-    })
-}
-
-unsafe extern "C" fn control(handle: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
-    entry(|| {
-        // SAFETY: an endpoint of ours, and what the command takes: nothing, or a number of 64 bits.
-        unsafe {
-            let endpoint = of_fid::<RdmEndpoint>(handle)?;
-            if command == FI_ENABLE {
-                endpoint.enable()?;
-                return Ok(0);
-            }
-            op_flags_command(&**endpoint, command, argument)
-        }
     })
 }
 

@@ -111,21 +111,22 @@ impl RdmEnabled {
         }
     }
 
-    /// Posts an operation: what it is to report is known before it can end.
+    /// Posts an operation: what it is to report is known before it can end, for its completion waits for this lock.
     #[inline]
     pub(super) fn post(
         &self,
         pending: Pending,
         post: impl FnOnce(u64) -> Result<fabric_rdm::OpId, PostError>,
     ) -> Result<(), Errno> {
-        let context = lock(&self.pending).add(pending);
+        let mut table = lock(&self.pending);
+        let context = table.add(pending);
         match post(context) {
             Ok(op) => {
-                lock(&self.pending).set_op(context, op);
+                table.set_op(context, op);
                 Ok(())
             }
             Err(error) => {
-                lock(&self.pending).remove(context);
+                table.remove(context);
                 Err(refused(error))
             }
         }

@@ -11,13 +11,14 @@ use super::enabled::RdmEnabled;
 use crate::abi::FidEp;
 use crate::abi::flags::{FI_CLASS_EP, FI_EDOMAIN, FI_ENOAV};
 use crate::errno::Errno;
-use crate::handle::Object;
+use crate::handle::{Name, Object};
 use crate::objects::av::AddressVector;
 use crate::objects::bound::{Bound, RX, TX};
 use crate::objects::counter::Counter;
 use crate::objects::domain::{Domain, Queue};
 use crate::objects::endpoint::Wishes;
-use crate::objects::event_queue::Events;
+use crate::objects::event_queue::{Events, Owner};
+use crate::objects::kinds::{ActiveEndpoint, AnyEndpoint};
 use crate::sync::lock;
 
 /// Bytes that are free in a buffer for many messages, at least, unless the application sets it.
@@ -71,67 +72,27 @@ impl RdmEndpoint {
         }
     }
 
-    pub(crate) fn bind_queue(&self, queue: &Arc<Queue>, flags: u64) -> Result<(), Errno> {
-        self.unenabled()?.queues.bind_queue(&self.domain, queue, flags)
-    }
-
-    pub(crate) fn bind_counter(&self, counter: &Arc<Counter>, flags: u64) -> Result<(), Errno> {
-        self.unenabled()?.queues.bind_counter(counter, flags)
-    }
-
-    pub(crate) fn bind_events(&self, events: &Arc<Events>) -> Result<(), Errno> {
-        self.unenabled()?._events = Some(events.clone());
-        Ok(())
-    }
-
-    pub(crate) fn bind_vector(&self, vector: &Arc<AddressVector>) -> Result<(), Errno> {
-        if !Arc::ptr_eq(&vector.domain.device, &self.domain.device) {
-            return Err(Errno(FI_EDOMAIN));
-        }
-        self.unenabled()?.vector = Some(vector.clone());
-        Ok(())
-    }
-
-    /// Where it is to listen.
-    pub(crate) fn set_address(&self, place: SocketAddr) -> Result<(), Errno> {
-        self.unenabled()?.place = Some(place);
-        Ok(())
-    }
-
     fn unenabled(&self) -> Result<MutexGuard<'_, RdmBound>, Errno> {
         let bound = lock(&self.bound);
         if self.enabled.get().is_some() { Err(Errno::BAD_STATE) } else { Ok(bound) }
     }
 
-    /// Makes the endpoint of ours: from now on it transfers.
-    pub(crate) fn enable(&self) -> Result<(), Errno> {
-        let bound = self.unenabled()?;
-        let vector = bound.vector.as_ref().ok_or(Errno(FI_ENOAV))?;
-        let depth = |side: usize| u32::try_from(self.wishes.depths[side]).unwrap_or(u32::MAX);
-        let mut attr = RdmAttr::default();
-        (attr.send_depth, attr.recv_depth) = (depth(TX), depth(RX));
-        attr.listen = bound.place.filter(|place| !place.ip().is_unspecified());
-        attr.named_by_place = true;
-        attr.max_strangers = STRANGERS;
-        attr.window = WindowLimits { places: WINDOW, ..attr.window };
-        let enabled = RdmEnabled::new(&self.domain, &attr, &bound.queues, vector)?;
-        // The lock is held: there is none yet.
-        let _ = self.enabled.set(enabled);
-        Ok(())
+    /// Peers know an endpoint by one place: where any address is asked for, that is the device's first one of the family, and one
+    /// that other hosts reach if there is one.
+    fn one_place(&self, place: SocketAddr) -> Result<SocketAddr, Errno> {
+        if !place.ip().is_unspecified() {
+            return Ok(place);
+        }
+        let addresses = &self.domain.device.domain.info().addresses;
+        let family = addresses.iter().filter(|ip| ip.is_ipv4() == place.is_ipv4());
+        let first = family.min_by_key(|ip| ip.is_loopback()).ok_or(Errno(libc::EADDRNOTAVAIL))?;
+        Ok((*first, place.port()).into())
     }
 
     /// What transfers; an endpoint that is not enabled transfers nothing.
     #[inline]
     pub(super) fn enabled(&self) -> Result<&RdmEnabled, Errno> {
         self.enabled.get().map(|enabled| &**enabled).ok_or(Errno::BAD_STATE)
-    }
-
-    /// Where peers find it.
-    pub(crate) fn address(&self) -> Result<SocketAddr, Errno> {
-        if let Some(enabled) = self.enabled.get() {
-            return enabled.endpoint.address().rails().next().ok_or(Errno::BAD_STATE);
-        }
-        lock(&self.bound).place.ok_or(Errno::BAD_STATE)
     }
 
     pub(crate) fn cancel(&self, context: u64) -> Result<(), Errno> {
@@ -141,11 +102,64 @@ impl RdmEndpoint {
     pub(super) fn min_free(&self) -> u64 {
         self.min_multi_recv.load(Ordering::Relaxed) as u64
     }
+}
 
-    /// Ends all of it: nothing is reported of it any more.
-    pub(crate) fn end(&self) {
+impl AnyEndpoint for RdmEndpoint {
+    /// Where peers find it.
+    fn address(&self) -> Result<SocketAddr, Errno> {
+        if let Some(enabled) = self.enabled.get() {
+            return enabled.endpoint.address().rails().next().ok_or(Errno::BAD_STATE);
+        }
+        lock(&self.bound).place.ok_or(Errno::BAD_STATE)
+    }
+
+    fn set_address(&self, place: SocketAddr) -> Result<(), Errno> {
+        self.unenabled()?.place = Some(place);
+        Ok(())
+    }
+
+    fn end(&self, _: Name) {
         if let Some(enabled) = self.enabled.get() {
             enabled.end();
         }
+    }
+}
+
+impl ActiveEndpoint for RdmEndpoint {
+    fn bind_queue(&self, queue: &Arc<Queue>, flags: u64) -> Result<(), Errno> {
+        self.unenabled()?.queues.bind_queue(&self.domain, queue, flags)
+    }
+
+    fn bind_counter(&self, counter: &Arc<Counter>, flags: u64) -> Result<(), Errno> {
+        self.unenabled()?.queues.bind_counter(counter, flags)
+    }
+
+    fn bind_events(&self, events: &Arc<Events>) -> Result<(), Errno> {
+        self.unenabled()?._events = Some(events.clone());
+        Ok(())
+    }
+
+    fn bind_vector(&self, vector: &Arc<AddressVector>) -> Result<(), Errno> {
+        if !Arc::ptr_eq(&vector.domain.device, &self.domain.device) {
+            return Err(Errno(FI_EDOMAIN));
+        }
+        self.unenabled()?.vector = Some(vector.clone());
+        Ok(())
+    }
+
+    fn enable(&self, _: Owner) -> Result<(), Errno> {
+        let bound = self.unenabled()?;
+        let vector = bound.vector.as_ref().ok_or(Errno(FI_ENOAV))?;
+        let depth = |side: usize| u32::try_from(self.wishes.depths[side]).unwrap_or(u32::MAX);
+        let mut attr = RdmAttr::default();
+        (attr.send_depth, attr.recv_depth) = (depth(TX), depth(RX));
+        attr.listen = bound.place.map(|place| self.one_place(place)).transpose()?;
+        attr.named_by_place = true;
+        attr.max_strangers = STRANGERS;
+        attr.window = WindowLimits { places: WINDOW, ..attr.window };
+        let enabled = RdmEnabled::new(&self.domain, &attr, &bound.queues, vector)?;
+        // The lock is held: there is none yet.
+        let _ = self.enabled.set(enabled);
+        Ok(())
     }
 }

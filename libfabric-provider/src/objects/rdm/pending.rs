@@ -62,7 +62,7 @@ impl PendingTable {
         key(at, place.0)
     }
 
-    /// It was posted, and may have ended since.
+    /// It was posted.
     pub(super) fn set_op(&mut self, context: u64, op: OpId) {
         if let Some(pending) = self.find(context) {
             pending.op = Some(op);
