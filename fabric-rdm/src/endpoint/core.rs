@@ -10,6 +10,7 @@ use super::completion::Completion;
 use super::held::HeldRequests;
 use super::link::PeerLink;
 use super::shared::Shared;
+use super::shortage::Shortage;
 use super::slots::Posting;
 use crate::connection::PeerConnection;
 use crate::peers::{Peer, Peers};
@@ -34,6 +35,8 @@ pub(super) struct Core {
     pub(super) next_room: Duration,
     /// Requests that wait for the same.
     pub(super) held: HeldRequests,
+    /// Of descriptors and the like, because of which no attempt is made.
+    pub(super) shortage: Shortage,
     /// Requests wait that can be answered, and were not in the last turn.
     pub(super) more_requests: bool,
     /// When state machines have to be called.
@@ -52,6 +55,7 @@ impl Core {
             waiting: VecDeque::new(),
             next_room: Duration::ZERO,
             held: HeldRequests::default(),
+            shortage: Shortage::new(),
             more_requests: false,
             timers: BTreeSet::new(),
         })
@@ -165,8 +169,9 @@ impl Core {
     /// The state as text.
     pub(super) fn dump(&self) -> String {
         let Shared { sends, recvs, arrivals, deliveries, windows, dropped, .. } = &self.shared;
+        let Shared { attempts, connected, .. } = &self.shared;
         let mut text = format!(
-            "{} peers, {} connections; {} sends, {} receives ({} in the matcher), {} messages without a receive, \
+            "{} peers, {} connections ({connected} so far, {attempts} attempts at one); {} sends, {} receives ({} in the matcher), {} messages without a receive, \
              {} deliveries; dropped {dropped}; granted {:?}\n",
             self.peers.len(),
             self.open.len(),

@@ -43,6 +43,7 @@ mod seat;
 mod sends;
 mod service;
 mod shared;
+mod shortage;
 mod slots;
 mod table;
 mod transmit;

@@ -29,7 +29,13 @@ impl Core {
             self.timers.extend(deadline.map(|deadline| (deadline, peer)));
         }
         match (was_open, is_open) {
-            (false, true) => self.open.push(peer),
+            (false, true) => {
+                self.open.push(peer);
+                if !self.waiting.is_empty() && !self.is_full() {
+                    // There was a shortage, which is over: the next one may try.
+                    self.next_room = Duration::ZERO;
+                }
+            }
             (true, false) => {
                 self.forget_open(peer);
                 self.call_waiting();
@@ -74,7 +80,12 @@ impl Core {
     }
 
     fn is_room_wanted(&self) -> bool {
-        !self.waiting.is_empty() || !self.held.is_empty()
+        !self.waiting.is_empty() || !self.held.is_empty() || self.is_wanted_by_others()
+    }
+
+    /// Whether another endpoint of the process waits for what a connection of this one takes.
+    fn is_wanted_by_others(&self) -> bool {
+        self.shortage.is_of_others() && !self.open.is_empty()
     }
 
     /// There is room for one more connection: the first request that waits for it has it, as its peer holds a place for it
@@ -82,6 +93,9 @@ impl Core {
     pub(super) fn call_waiting(&mut self) {
         if !self.held.is_empty() {
             self.more_requests = true;
+            return;
+        }
+        if self.shortage.lasts() {
             return;
         }
         while let Some(peer) = self.waiting.pop_front() {
@@ -140,7 +154,8 @@ impl Core {
             }
         }
         // Each that is being parked makes room for one that waits.
-        if draining < self.waiting.len() + self.held.len()
+        let waiting = self.waiting.len() + self.held.len();
+        if draining < waiting + usize::from(self.is_wanted_by_others())
             && let Some((_, peer)) = oldest
             && let Some((link, shared)) = self.find_link(peer)
         {
@@ -197,7 +212,8 @@ impl Core {
             return;
         }
         let now = self.shared.now();
-        if self.next_room <= now {
+        let may_try = self.shortage.may_try(now);
+        if may_try || self.next_room <= now {
             if !self.is_full() {
                 // The one that had the place could not use it.
                 self.call_waiting();
@@ -221,6 +237,7 @@ impl Core {
     pub(super) fn deadline(&self) -> Option<Duration> {
         let timer = self.timers.first().map(|(at, _)| *at);
         let room = self.is_room_wanted().then_some(self.next_room);
-        timer.into_iter().chain(room).chain(self.held.deadline()).min()
+        let try_again = room.and_then(|_| self.shortage.deadline());
+        timer.into_iter().chain(room).chain(try_again).chain(self.held.deadline()).min()
     }
 }

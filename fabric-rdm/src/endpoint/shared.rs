@@ -78,6 +78,9 @@ pub(super) struct Shared {
     /// Links that are to be looked at.
     pub(super) dirty: VecDeque<Peer>,
     pub(super) strangers: u32,
+    /// Attempts at connections that this side made, and connections that there were, for reports.
+    pub(super) attempts: u64,
+    pub(super) connected: u64,
     /// Counts uses of links.
     pub(super) uses: u64,
     pub(super) start: Instant,
@@ -125,6 +128,8 @@ impl Shared {
             conns: HashMap::with_hasher(keyed_hasher()?),
             dirty: VecDeque::new(),
             strangers: 0,
+            attempts: 0,
+            connected: 0,
             uses: 0,
             start: Instant::now(),
             device_lost: false,
