@@ -3,7 +3,7 @@
 //! One test: the limit is of the whole process.
 
 #![cfg(not(miri))] // it has no limits to set
-#![allow(clippy::unwrap_used)] // helpers of tests, which clippy does not take for tests
+#![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, which clippy does not take for tests
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ impl Few {
         // The limit is not of a count but of the numbers, and the lowest free one is always taken.
         let is_free = |fd: &u64| std::fs::symlink_metadata(format!("/proc/self/fd/{fd}")).is_err();
         let limit = (0..max).filter(is_free).nth(free).unwrap();
-        let few = Rlimit { current: Some(limit), ..before.clone() };
+        let few = Rlimit { current: Some(limit), ..before };
         setrlimit(Resource::Nofile, few).unwrap();
         Few(before)
     }
@@ -53,7 +53,7 @@ impl Few {
 
 impl Drop for Few {
     fn drop(&mut self) {
-        setrlimit(Resource::Nofile, self.0.clone()).unwrap();
+        setrlimit(Resource::Nofile, self.0).unwrap();
     }
 }
 

@@ -228,7 +228,7 @@ impl Core {
     }
 
     fn dial(&mut self, peer: Peer, id: ConnId, hello: &Hello) {
-        if self.has_place(peer) && self.shortage.has_enough(self.shared.now()) {
+        if self.has_place_to_dial(peer) && self.shortage.has_enough(self.shared.now()) {
             let Ok((address, Some(link))) = self.peers.get_mut(peer) else { return };
             match link.dial(&mut self.shared, &address.clone(), id, hello) {
                 Ok(()) => self.shared.attempts += 1,
@@ -278,6 +278,7 @@ impl Core {
                 }
             }
             link.mark(shared);
+            self.attempts.is_answered();
         }
     }
 
@@ -301,6 +302,13 @@ impl Core {
         link.connection.on_failed(now, id, failure);
         // On the side that accepted, this is the end of the connection.
         link.lose(shared, id);
+        match error {
+            Error::Rejected(_) => self.attempts.is_answered(),
+            Error::TimedOut(_) => {
+                self.attempts.is_unanswered(now, self.shared.attr.timeouts.attempt);
+            }
+            _ => {}
+        }
     }
 
     /// A connection has ended. How each of its operations did is known by their completions, which are still to come.

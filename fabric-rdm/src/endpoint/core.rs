@@ -6,6 +6,7 @@ use std::time::Duration;
 use fabric::{Completion as RawCompletion, Listener};
 use fabric_core::{Error, Event, Result};
 
+use super::attempts::Attempts;
 use super::completion::Completion;
 use super::held::HeldRequests;
 use super::link::PeerLink;
@@ -29,13 +30,15 @@ pub(super) struct Core {
     raw: Box<[RawCompletion]>,
     /// Peers with a connection, or an attempt at one.
     pub(super) open: Vec<Peer>,
+    /// How many attempts there are, and may be.
+    pub(super) attempts: Attempts,
     /// Those that wait until there are fewer.
     pub(super) waiting: VecDeque<Peer>,
     /// When room is looked for again, if any wait for it.
     pub(super) next_room: Duration,
     /// Requests that wait for the same.
     pub(super) held: HeldRequests,
-    /// Of descriptors and the like, because of which no attempt is made.
+    /// A want of descriptors and the like: attempts wait.
     pub(super) shortage: Shortage,
     /// Requests wait that can be answered, and were not in the last turn.
     pub(super) more_requests: bool,
@@ -46,12 +49,13 @@ pub(super) struct Core {
 impl Core {
     pub(super) fn new(shared: Shared, listener: Listener) -> Result<Self> {
         Ok(Core {
-            peers: Peers::new(shared.attr.max_peers)?,
-            shared,
             listener,
             own: None,
             raw: vec![RawCompletion::default(); BATCH].into(),
             open: Vec::new(),
+            attempts: Attempts::new(shared.attr.max_open),
+            peers: Peers::new(shared.attr.max_peers)?,
+            shared,
             waiting: VecDeque::new(),
             next_room: Duration::ZERO,
             held: HeldRequests::default(),

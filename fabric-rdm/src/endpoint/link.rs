@@ -141,6 +141,8 @@ pub(super) struct PeerLink {
     pub(super) is_stranger: bool,
     /// It is in the endpoint's list of open links.
     pub(super) is_open: bool,
+    /// It is among the endpoint's attempts under way.
+    pub(super) is_dialing: bool,
     /// It is in the endpoint's queue for room.
     pub(super) waits_for_room: bool,
 }
@@ -186,6 +188,7 @@ impl PeerLink {
             next_look: Duration::ZERO,
             is_stranger: false,
             is_open: false,
+            is_dialing: false,
             waits_for_room: false,
         }
     }

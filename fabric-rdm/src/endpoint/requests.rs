@@ -96,7 +96,7 @@ impl Core {
                 if let Answer::Refuse(refusal) = trial.on_request(self.shared.now(), &hello) {
                     return refuse(request, refusal);
                 }
-                if self.is_full() && !self.give_way() {
+                if self.is_full() && !self.give_way_to_request() {
                     return Ok(Some(from));
                 }
                 self.admit(from, request)?
@@ -107,7 +107,7 @@ impl Core {
             return request.reject(&[]).map(|()| None);
         };
         let needs_room = link.connection.phase() != Phase::Dead && link.conns.is_empty();
-        if needs_room && !self.has_place(peer) && !self.give_way() {
+        if needs_room && !self.has_place(peer) && !self.give_way_to_request() {
             return Ok(Some(from));
         }
         let (link, shared) = self.link(peer)?;
