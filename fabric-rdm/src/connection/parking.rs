@@ -52,6 +52,13 @@ impl PeerConnection {
         self.no_place_since = self.wanted.map(|_| now);
     }
 
+    /// The same of the attempt that this is: it could not be made, or came to its end, for want of something on this side.
+    pub fn on_no_place(&mut self, now: Duration, conn: ConnId) {
+        if matches!(self.state, State::Dialing { conn: current, .. } if current == conn) {
+            self.no_place(now);
+        }
+    }
+
     /// There is a place again, if there was none.
     pub(super) fn found_place(&mut self, now: Duration) {
         if let Some(since) = self.no_place_since.take() {

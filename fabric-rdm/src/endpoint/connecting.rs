@@ -9,6 +9,7 @@ use super::core::Core;
 use super::hello_data::{Known, Windows, decode_acceptance, decode_refusal, encode_hello};
 use super::link::{Conn, Control, PeerLink};
 use super::shared::{PeerEvent, Shared};
+use super::shortage;
 use crate::address::Address;
 use crate::connection::{Action, ConnId, DeathCause, DialError, Hello, Phase};
 use crate::peers::Peer;
@@ -52,10 +53,18 @@ impl PeerLink {
 
     pub(super) fn keep(&mut self, shared: &mut Shared, id: ConnId, endpoint: Endpoint) {
         shared.conns.insert(endpoint.id(), (self.peer, id));
-        self.conns.push(Conn::new(id, endpoint));
+        let is_attempt = self.connection.phase() == Phase::Dialing;
+        self.conns.push(Conn::new(id, endpoint, is_attempt));
     }
 
-    fn dial(&mut self, shared: &mut Shared, address: &Address, id: ConnId, hello: &Hello) {
+    /// Makes the attempt. The error, if it could not be made.
+    fn dial(
+        &mut self,
+        shared: &mut Shared,
+        address: &Address,
+        id: ConnId,
+        hello: &Hello,
+    ) -> Result<()> {
         let rails = address.rails().len();
         let rail = address.rails().nth(self.dials % rails.max(1));
         self.dials += 1;
@@ -65,22 +74,26 @@ impl PeerLink {
             }
             Ok(endpoint)
         });
-        match dialed {
-            Ok(endpoint) => self.keep(shared, id, endpoint),
-            Err(error) => {
-                log_line!(Warn, "{} at {rail:?}: {error}", self.peer);
-                self.connection.on_failed(shared.now(), id, DialError::Unreachable);
-            }
-        }
+        dialed.map(|endpoint| self.keep(shared, id, endpoint)).map_err(|error| match rail {
+            Some(rail) => error.at(rail),
+            None => error,
+        })
+    }
+
+    /// The attempt could not be made because of its peer, or the way there.
+    fn on_not_dialed(&mut self, shared: &mut Shared, id: ConnId, error: &Error) {
+        log_line!(Warn, "{}: {error}", self.peer);
+        self.connection.on_failed(shared.now(), id, DialError::Unreachable);
     }
 
     /// Closes a connection, or gives an attempt up. Its operations end with it, and its memory is free.
     pub(super) fn close(&mut self, shared: &mut Shared, id: ConnId) {
         if let Some(at) = self.conns.iter().position(|conn| conn.id == id) {
-            let Conn { endpoint, posted, .. } = self.conns.remove(at);
+            let Conn { endpoint, posted, taken, .. } = self.conns.remove(at);
             shared.conns.remove(&endpoint.id());
             // Then nothing reads the heads any more.
             drop(endpoint);
+            drop(taken);
             posted.iter().filter_map(|one| one.head).for_each(|head| shared.heads.give_back(head));
         }
         self.confirm = self.confirm.filter(|confirm| *confirm != id);
@@ -137,6 +150,8 @@ impl PeerLink {
     /// The connection is there.
     fn ready(&mut self, shared: &mut Shared, id: ConnId) {
         self.current = Some(id);
+        shared.connected += 1;
+        self.current().into_iter().for_each(|conn| conn.taken.is_connected());
         // It is not the one to be parked next, before anything went by it.
         self.touch(shared);
         self.gave_way = 0;
@@ -213,13 +228,31 @@ impl Core {
     }
 
     fn dial(&mut self, peer: Peer, id: ConnId, hello: &Hello) {
-        if self.has_place(peer) {
+        if self.has_place_to_dial(peer) && self.shortage.has_enough(self.shared.now()) {
             let Ok((address, Some(link))) = self.peers.get_mut(peer) else { return };
-            return link.dial(&mut self.shared, &address.clone(), id, hello);
+            match link.dial(&mut self.shared, &address.clone(), id, hello) {
+                Ok(()) => self.shared.attempts += 1,
+                Err(error) if shortage::is_of_process(&error) => {
+                    link.connection.on_no_place(self.shared.now(), id);
+                    self.on_shortage(&error);
+                    self.wait_for_room(peer);
+                }
+                Err(error) => link.on_not_dialed(&mut self.shared, id, &error),
+            }
+            return;
         }
         let Some((link, shared)) = self.find_link(peer) else { return };
         link.connection.no_place(shared.now());
         self.wait_for_room(peer);
+    }
+
+    /// There are no descriptors for one more connection, or the like. Attempts wait, and one that is under way gives way: its
+    /// peer may be of this process, and needs the same to accept it.
+    pub(super) fn on_shortage(&mut self, error: &Error) {
+        if self.shortage.begin(self.shared.now()) {
+            log_line!(Warn, "connections wait: {error}");
+        }
+        self.give_way();
     }
 
     fn find_conn(&mut self, endpoint: EndpointId) -> Option<(Peer, ConnId)> {
@@ -245,12 +278,20 @@ impl Core {
                 }
             }
             link.mark(shared);
+            self.attempts.is_answered();
         }
     }
 
     pub(super) fn on_connect_failed(&mut self, endpoint: EndpointId, error: &Error) {
         let Some((peer, id)) = self.find_conn(endpoint) else { return };
         let Some((link, shared)) = self.find_link(peer) else { return };
+        if shortage::is_of_process(error) && link.connection.phase() == Phase::Dialing {
+            link.close(shared, id);
+            link.connection.on_no_place(shared.now(), id);
+            link.mark(shared);
+            self.on_shortage(error);
+            return self.wait_for_room(peer);
+        }
         let refusal = match error {
             Error::Rejected(data) => decode_refusal(data),
             _ => None,
@@ -261,6 +302,13 @@ impl Core {
         link.connection.on_failed(now, id, failure);
         // On the side that accepted, this is the end of the connection.
         link.lose(shared, id);
+        match error {
+            Error::Rejected(_) => self.attempts.is_answered(),
+            Error::TimedOut(_) => {
+                self.attempts.is_unanswered(now, self.shared.attr.timeouts.attempt);
+            }
+            _ => {}
+        }
     }
 
     /// A connection has ended. How each of its operations did is known by their completions, which are still to come.

@@ -6,10 +6,12 @@ use std::time::Duration;
 use fabric::{Completion as RawCompletion, Listener};
 use fabric_core::{Error, Event, Result};
 
+use super::attempts::Attempts;
 use super::completion::Completion;
 use super::held::HeldRequests;
 use super::link::PeerLink;
 use super::shared::Shared;
+use super::shortage::Shortage;
 use super::slots::Posting;
 use crate::connection::PeerConnection;
 use crate::peers::{Peer, Peers};
@@ -28,12 +30,16 @@ pub(super) struct Core {
     raw: Box<[RawCompletion]>,
     /// Peers with a connection, or an attempt at one.
     pub(super) open: Vec<Peer>,
+    /// How many attempts there are, and may be.
+    pub(super) attempts: Attempts,
     /// Those that wait until there are fewer.
     pub(super) waiting: VecDeque<Peer>,
     /// When room is looked for again, if any wait for it.
     pub(super) next_room: Duration,
     /// Requests that wait for the same.
     pub(super) held: HeldRequests,
+    /// A want of descriptors and the like: attempts wait.
+    pub(super) shortage: Shortage,
     /// Requests wait that can be answered, and were not in the last turn.
     pub(super) more_requests: bool,
     /// When state machines have to be called.
@@ -43,15 +49,17 @@ pub(super) struct Core {
 impl Core {
     pub(super) fn new(shared: Shared, listener: Listener) -> Result<Self> {
         Ok(Core {
-            peers: Peers::new(shared.attr.max_peers)?,
-            shared,
             listener,
             own: None,
             raw: vec![RawCompletion::default(); BATCH].into(),
             open: Vec::new(),
+            attempts: Attempts::new(shared.attr.max_open),
+            peers: Peers::new(shared.attr.max_peers)?,
+            shared,
             waiting: VecDeque::new(),
             next_room: Duration::ZERO,
             held: HeldRequests::default(),
+            shortage: Shortage::new(),
             more_requests: false,
             timers: BTreeSet::new(),
         })
@@ -166,8 +174,9 @@ impl Core {
     /// The state as text.
     pub(super) fn dump(&self) -> String {
         let Shared { sends, recvs, arrivals, deliveries, windows, dropped, .. } = &self.shared;
+        let Shared { attempts, connected, .. } = &self.shared;
         let mut text = format!(
-            "{} peers, {} connections; {} sends, {} receives ({} in the matcher), {} messages without a receive, \
+            "{} peers, {} connections ({connected} so far, {attempts} attempts at one); {} sends, {} receives ({} in the matcher), {} messages without a receive, \
              {} deliveries; dropped {dropped}; granted {:?}\n",
             self.peers.len(),
             self.open.len(),

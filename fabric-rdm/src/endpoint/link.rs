@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::ops::Incoming;
 use super::shared::Shared;
+use super::shortage::Taken;
 use super::table::OpKey;
 use crate::connection::{ConnId, PeerConnection};
 use crate::peers::Peer;
@@ -24,11 +25,14 @@ pub(super) struct Conn {
     pub(super) next_post: u64,
     /// It has ended, and what is posted has not.
     pub(super) is_lost: bool,
+    /// What it takes of the process.
+    pub(super) taken: Taken<'static>,
 }
 
 impl Conn {
-    pub(super) fn new(id: ConnId, endpoint: Endpoint) -> Self {
-        Conn { id, endpoint, posted: VecDeque::new(), next_post: 0, is_lost: false }
+    pub(super) fn new(id: ConnId, endpoint: Endpoint, is_attempt: bool) -> Self {
+        let taken = Taken::new(is_attempt);
+        Conn { id, endpoint, posted: VecDeque::new(), next_post: 0, is_lost: false, taken }
     }
 
     /// The operation with this number has completed, and with it each before.
@@ -137,6 +141,8 @@ pub(super) struct PeerLink {
     pub(super) is_stranger: bool,
     /// It is in the endpoint's list of open links.
     pub(super) is_open: bool,
+    /// It is among the endpoint's attempts under way.
+    pub(super) is_dialing: bool,
     /// It is in the endpoint's queue for room.
     pub(super) waits_for_room: bool,
 }
@@ -182,6 +188,7 @@ impl PeerLink {
             next_look: Duration::ZERO,
             is_stranger: false,
             is_open: false,
+            is_dialing: false,
             waits_for_room: false,
         }
     }

@@ -16,6 +16,7 @@
 //! | `ending` | death, removal, cancel |
 //! | `wire`, `slots` | the format of frames, and the memory they are in |
 
+mod attempts;
 mod attr;
 mod calls;
 mod claimed;
@@ -43,6 +44,7 @@ mod seat;
 mod sends;
 mod service;
 mod shared;
+mod shortage;
 mod slots;
 mod table;
 mod transmit;

@@ -8,6 +8,7 @@ use super::core::Core;
 use super::held::HeldRequest;
 use super::hello_data::{Known, asking, decode_hello, encode_acceptance, encode_refusal, is_for};
 use super::shared::{PeerEvent, Shared};
+use super::shortage;
 use crate::address::Address;
 use crate::connection::{Answer, PeerConnection, Phase, Refusal};
 use crate::identity::{EndpointIdentity, HostIdentity};
@@ -95,7 +96,7 @@ impl Core {
                 if let Answer::Refuse(refusal) = trial.on_request(self.shared.now(), &hello) {
                     return refuse(request, refusal);
                 }
-                if self.is_full() && !self.give_way() {
+                if self.is_full() && !self.give_way_to_request() {
                     return Ok(Some(from));
                 }
                 self.admit(from, request)?
@@ -106,7 +107,7 @@ impl Core {
             return request.reject(&[]).map(|()| None);
         };
         let needs_room = link.connection.phase() != Phase::Dead && link.conns.is_empty();
-        if needs_room && !self.has_place(peer) && !self.give_way() {
+        if needs_room && !self.has_place(peer) && !self.give_way_to_request() {
             return Ok(Some(from));
         }
         let (link, shared) = self.link(peer)?;
@@ -130,12 +131,19 @@ impl Core {
                     }
                     Err(error) => {
                         link.lose(shared, id);
+                        if shortage::is_of_process(&error) {
+                            // The peer may try again, and does not take it for a loss.
+                            let _ = request.reject(&encode_refusal(Refusal::Busy));
+                            self.on_shortage(&error);
+                        }
                         Err(error)
                     }
                 }
             }
         };
-        link.mark(shared);
+        if let Some((link, shared)) = self.find_link(peer) {
+            link.mark(shared);
+        }
         // It counts from here on: the next request may be one too many.
         self.note_active(peer);
         answered.map(|()| None)

@@ -17,24 +17,33 @@ impl Core {
     pub(super) fn note_active(&mut self, peer: Peer) {
         let Some((link, shared)) = self.find_link(peer) else { return };
         let is_open = !link.conns.is_empty();
+        let is_dialing = is_open && link.connection.phase() == Phase::Dialing;
         // Nothing reports that a grant is open.
         let grants = (!link.granting.is_empty()).then(|| shared.now() + GRANT_LOOK);
         // The loss of a peer without a connection is noticed by the next one alone.
         let look = (link.waits_unconnected()).then_some(link.next_look);
         let deadline = link.connection.deadline().into_iter().chain(grants).chain(look).min();
         let was_open = std::mem::replace(&mut link.is_open, is_open);
+        let was_dialing = std::mem::replace(&mut link.is_dialing, is_dialing);
         let before = std::mem::replace(&mut link.deadline, deadline);
         if before != deadline {
             before.into_iter().for_each(|before| _ = self.timers.remove(&(before, peer)));
             self.timers.extend(deadline.map(|deadline| (deadline, peer)));
         }
         match (was_open, is_open) {
-            (false, true) => self.open.push(peer),
-            (true, false) => {
-                self.forget_open(peer);
-                self.call_waiting();
+            (false, true) => {
+                self.open.push(peer);
+                if !self.waiting.is_empty() && !self.is_full() {
+                    // There was a shortage, which is over: the next one may try.
+                    self.next_room = Duration::ZERO;
+                }
             }
+            (true, false) => self.forget_open(peer),
             _ => {}
+        }
+        self.attempts.note(was_dialing, is_dialing);
+        if was_open && !is_open || was_dialing && !is_dialing {
+            self.call_waiting();
         }
     }
 
@@ -74,14 +83,22 @@ impl Core {
     }
 
     fn is_room_wanted(&self) -> bool {
-        !self.waiting.is_empty() || !self.held.is_empty()
+        !self.waiting.is_empty() || !self.held.is_empty() || self.is_wanted_by_others()
+    }
+
+    /// Whether another endpoint of the process waits for what a connection of this one takes.
+    fn is_wanted_by_others(&self) -> bool {
+        self.shortage.is_of_others() && !self.open.is_empty()
     }
 
     /// There is room for one more connection: the first request that waits for it has it, as its peer holds a place for it
     /// already; else the first link.
     pub(super) fn call_waiting(&mut self) {
         if !self.held.is_empty() {
-            self.more_requests = true;
+            self.more_requests |= !self.is_full();
+            return;
+        }
+        if self.shortage.lasts() || !self.may_dial() {
             return;
         }
         while let Some(peer) = self.waiting.pop_front() {
@@ -99,9 +116,26 @@ impl Core {
         is_counted || !self.is_full()
     }
 
+    /// Whether there is a place for one more attempt.
+    fn may_dial(&self) -> bool {
+        !self.is_full() && self.attempts.may_begin()
+    }
+
+    /// Whether this peer may be dialed.
+    pub(super) fn has_place_to_dial(&self, peer: Peer) -> bool {
+        let is_counted = matches!(self.peers.get(peer), Ok((_, Some(link))) if link.is_open);
+        is_counted || self.may_dial()
+    }
+
     /// Whether there are as many connections and attempts as there may be.
     pub(super) fn is_full(&self) -> bool {
         self.open.len() >= self.shared.attr.max_open as usize
+    }
+
+    /// Gives an attempt up for a request, if all places are taken by attempts: the others come free by themselves. Whether
+    /// there was one.
+    pub(super) fn give_way_to_request(&mut self) -> bool {
+        self.open.len() == self.attempts.under_way() && self.give_way()
     }
 
     /// Gives an attempt up, whose answer may be long in coming, for a connection that is there if it is accepted. Whether
@@ -140,7 +174,8 @@ impl Core {
             }
         }
         // Each that is being parked makes room for one that waits.
-        if draining < self.waiting.len() + self.held.len()
+        let waiting = self.waiting.len() + self.held.len();
+        if draining < waiting + usize::from(self.is_wanted_by_others())
             && let Some((_, peer)) = oldest
             && let Some((link, shared)) = self.find_link(peer)
         {
@@ -197,7 +232,8 @@ impl Core {
             return;
         }
         let now = self.shared.now();
-        if self.next_room <= now {
+        let may_try = self.shortage.may_try(now);
+        if may_try || self.next_room <= now {
             if !self.is_full() {
                 // The one that had the place could not use it.
                 self.call_waiting();
@@ -212,8 +248,13 @@ impl Core {
             if link.waits_unconnected() && link.next_look <= now {
                 let _ = link.connection.want(now); // it is not dead
             }
+            let was_dialing = link.connection.phase() == Phase::Dialing && link.is_dialing;
             link.connection.tick(now);
+            let is_unanswered = was_dialing && link.connection.has_actions();
             link.mark(shared);
+            if is_unanswered {
+                self.attempts.is_unanswered(now, self.shared.attr.timeouts.attempt);
+            }
         }
     }
 
@@ -221,6 +262,7 @@ impl Core {
     pub(super) fn deadline(&self) -> Option<Duration> {
         let timer = self.timers.first().map(|(at, _)| *at);
         let room = self.is_room_wanted().then_some(self.next_room);
-        timer.into_iter().chain(room).chain(self.held.deadline()).min()
+        let try_again = room.and_then(|_| self.shortage.deadline());
+        timer.into_iter().chain(room).chain(try_again).chain(self.held.deadline()).min()
     }
 }

@@ -80,6 +80,9 @@ pub(super) struct Shared {
     pub(super) strangers: u32,
     /// The highest number of any attempt of, or to, a peer that was removed.
     pub(super) removed_attempts: u64,
+    /// Attempts at connections that this side made, and connections that there were, for reports.
+    pub(super) attempts: u64,
+    pub(super) connected: u64,
     /// Counts uses of links.
     pub(super) uses: u64,
     pub(super) start: Instant,
@@ -128,6 +131,8 @@ impl Shared {
             dirty: VecDeque::new(),
             strangers: 0,
             removed_attempts: 0,
+            attempts: 0,
+            connected: 0,
             uses: 0,
             start: Instant::now(),
             device_lost: false,
