@@ -1,4 +1,5 @@
-//! All to all over TCP, each endpoint with few connections: every message arrives, and all connections are parked at the end.
+//! All to all, each endpoint with few connections: every message arrives, and all connections are parked at the end. In one
+//! process over each provider, in several over TCP.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use fabric_rdm::matching::Pattern;
 use fabric_rdm::{Address, Completion, Endpoint, Kind, Peer, PostError, RdmAttr, Recv, Send};
 
 use crate::processes::{
-    LONG, PATIENCE, Processes, counts, descriptors, peak_memory, share, tcp, variable,
+    LONG, PATIENCE, Processes, counts, descriptors, open, peak_memory, share, variable,
 };
 
 #[derive(Clone, Copy)]
@@ -72,23 +73,21 @@ impl Member {
         attr.timeouts.attempt *= crowd;
         let endpoint = Endpoint::new(domain, &attr).unwrap();
         let inbox = domain.alloc(plan.bytes * plan.all(), Access::LOCAL_WRITE).unwrap();
-        Member { own, endpoint, peers: Vec::new(), inbox, sent: 1, received: 0, ended: 0 }
+        Member { own, endpoint, peers: Vec::new(), inbox, sent: 0, received: 0, ended: 0 }
     }
 
     fn place(plan: Plan, from: usize) -> Range<usize> {
         plan.bytes * from..plan.bytes * (from + 1)
     }
 
-    /// Knows all of them, and has a receive for each but itself.
+    /// Knows all of them, and has a receive for each, itself too.
     fn meet(&mut self, plan: Plan, addresses: &[Address]) {
         for (from, address) in addresses.iter().enumerate() {
             let peer = self.endpoint.insert(address).unwrap();
             self.peers.push(peer);
-            if from != self.own {
-                let into = self.inbox.slice(Self::place(plan, from));
-                let recv = Recv::new(Pattern::tagged(1).from(peer), into);
-                self.endpoint.post_recv(&recv).unwrap();
-            }
+            let into = self.inbox.slice(Self::place(plan, from));
+            let recv = Recv::new(Pattern::tagged(1).from(peer), into);
+            self.endpoint.post_recv(&recv).unwrap();
         }
     }
 
@@ -118,12 +117,12 @@ impl Member {
 
     fn is_done(&self) -> bool {
         let count = self.peers.len();
-        (self.sent, self.received, self.ended) == (count, count - 1, count - 1)
+        (self.sent, self.received, self.ended) == (count, count, count)
     }
 
     /// Every message came whole, and no peer is lost.
     fn check(&self, plan: Plan) {
-        for from in (0..self.peers.len()).filter(|from| *from != self.own) {
+        for from in 0..self.peers.len() {
             let came = self.inbox.to_vec(Self::place(plan, from)).unwrap();
             assert_eq!(came, plan.text(from, self.own), "of {from} to {}", self.own);
         }
@@ -141,6 +140,26 @@ struct Members {
 }
 
 impl Members {
+    fn new(domain: &Domain, plan: Plan, own: Range<usize>) -> Self {
+        Members {
+            plan,
+            all: own.map(|own| Member::new(domain, plan, own)).collect(),
+            descriptors: 0,
+        }
+    }
+
+    fn addresses(&self) -> impl Iterator<Item = &Address> {
+        self.all.iter().map(|member| member.endpoint.address())
+    }
+
+    fn meet(&mut self, addresses: &[Address]) {
+        self.all.iter_mut().for_each(|member| member.meet(self.plan, addresses));
+    }
+
+    fn check(&self) {
+        self.all.iter().for_each(|member| member.check(self.plan));
+    }
+
     /// Goes on until all are done.
     fn run(&mut self) {
         let (mut moved, mut looked) = (Instant::now(), Instant::now());
@@ -181,12 +200,11 @@ impl Members {
 /// One of the processes.
 pub(crate) fn rank(others: &Exchange) -> Vec<u64> {
     let plan = Plan::from_env([0; 4]);
-    let (domain, rank) = (tcp(), others.rank() as usize);
+    let (domain, rank) = (open("tcp"), others.rank() as usize);
     let own = rank * plan.endpoints..(rank + 1) * plan.endpoints;
-    let all = own.map(|own| Member::new(&domain, plan, own)).collect();
-    let mut members = Members { plan, all, descriptors: 0 };
-    let addresses = share(others, members.all.iter().map(|member| member.endpoint.address()));
-    members.all.iter_mut().for_each(|member| member.meet(plan, &addresses));
+    let mut members = Members::new(&domain, plan, own);
+    let addresses = share(others, members.addresses());
+    members.meet(&addresses);
     let before = peak_memory();
     others.barrier("begin", LONG).unwrap();
     let begun = Instant::now();
@@ -194,12 +212,12 @@ pub(crate) fn rank(others: &Exchange) -> Vec<u64> {
     let took = begun.elapsed().as_millis() as u64;
     // The library goes on with what others still have to send.
     others.barrier("done", LONG).unwrap();
-    members.all.iter().for_each(|member| member.check(plan));
+    members.check();
     let begun = Instant::now();
     members.park();
     let parked = begun.elapsed().as_millis() as u64;
     others.barrier("parked", LONG).unwrap();
-    members.all.iter().for_each(|member| member.check(plan));
+    members.check();
     let all = members.all.iter().map(|member| counts(&member.endpoint.dump()));
     let [connected, attempts] = all.fold([0, 0], |sum, one| [sum[0] + one[0], sum[1] + one[1]]);
     vec![before, took, parked, peak_memory(), members.descriptors as u64, connected, attempts]
@@ -221,7 +239,7 @@ fn run(plan: Plan) {
         plan.endpoints,
         plan.open,
         plan.bytes,
-        count * (count - 1),
+        count * count,
         max(1) as f64 / 1e3,
         max(2) as f64 / 1e3,
         connected / pairs,
@@ -230,6 +248,36 @@ fn run(plan: Plan) {
         sum(0),
         max(4),
     );
+}
+
+fn in_one_process(provider: &str) {
+    let plan = Plan { processes: 1, ..Plan::from_env([1, 60, 8, 8]) };
+    let domain = open(provider);
+    let mut members = Members::new(&domain, plan, 0..plan.endpoints);
+    let addresses: Vec<_> = members.addresses().cloned().collect();
+    members.meet(&addresses);
+    let begun = Instant::now();
+    members.run();
+    let took = begun.elapsed();
+    eprintln!("{provider}: {} messages in {took:?}", plan.all() * plan.all());
+    members.check();
+    members.park();
+    members.check();
+}
+
+#[test]
+fn one_process_over_mem() {
+    in_one_process("mem");
+}
+
+#[test]
+fn one_process_over_tcp() {
+    in_one_process("tcp");
+}
+
+#[test]
+fn one_process_over_shm() {
+    in_one_process("shm");
 }
 
 #[test]

@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use fabric::{Access, Catalog, Choice, Domain, Hints, Region};
+use fabric::{Access, Domain, Region};
 use fabric_exchange::Exchange;
 use fabric_rdm::matching::Pattern;
 use fabric_rdm::{Address, Completion, Endpoint, Kind, Peer, PostError, RdmAttr, Recv, Send};
 
 use crate::processes::{
-    LONG, PATIENCE, Processes, counts, descriptors, peak_memory, share, tcp, variable,
+    LONG, PATIENCE, Processes, counts, descriptors, open, peak_memory, share, variable,
 };
 
 const QUESTION: u64 = 1;
@@ -214,7 +214,7 @@ pub(crate) fn rank(others: &Exchange) -> Vec<u64> {
     let (count, rounds) = (variable("FABRIC_RDM_ENDPOINTS", 0), variable("FABRIC_RDM_ROUNDS", 0));
     let hub: Address =
         String::from_utf8(others.get("hub", LONG).unwrap()).unwrap().parse().unwrap();
-    let (domain, first) = (tcp(), others.rank() as usize * count);
+    let (domain, first) = (open("tcp"), others.rank() as usize * count);
     let new = |at| Talker::new(&domain, &hub, first + at, rounds);
     let mut talkers: Vec<_> = (0..count).map(new).collect();
     share(others, talkers.iter().map(|talker| talker.endpoint.address()));
@@ -226,15 +226,15 @@ pub(crate) fn rank(others: &Exchange) -> Vec<u64> {
 }
 
 /// Over TCP, the peers in other processes.
-fn over_tcp([processes, endpoints, at_a_time]: [usize; 3], open: usize, rounds: usize) {
+fn over_tcp([processes, endpoints, at_a_time]: [usize; 3], max_open: usize, rounds: usize) {
     let variables = [
         ("FABRIC_RDM_ENDPOINTS", endpoints),
         ("FABRIC_RDM_ROUNDS", rounds),
         ("FABRIC_RDM_AT_A_TIME", at_a_time),
     ];
     let children = Processes::start("talker", processes, processes + 1, &variables);
-    let (domain, others) = (tcp(), children.join());
-    let mut hub = Hub::new(&domain, open);
+    let (domain, others) = (open("tcp"), children.join());
+    let mut hub = Hub::new(&domain, max_open);
     others.put("hub", hub.endpoint.address().to_string().as_bytes()).unwrap();
     let addresses = share(&others, std::iter::empty());
     let before = peak_memory();
@@ -251,7 +251,7 @@ fn over_tcp([processes, endpoints, at_a_time]: [usize; 3], open: usize, rounds: 
     let attempts: u64 = all.iter().map(|one| one[0]).sum();
     let [connected, own] = counts(&hub.endpoint.dump());
     eprintln!(
-        "{count} peers over TCP in {processes} processes, {at_a_time} of each at a time, {open} connections: {} messages each way in {took:?}; {connected} \
+        "{count} peers over TCP in {processes} processes, {at_a_time} of each at a time, {max_open} connections: {} messages each way in {took:?}; {connected} \
          connections, {attempts} attempts of the peers and {own} of the one; {} MiB in its process ({before} before, {met} by \
          their addresses), {} descriptors; {} MiB and {} descriptors in one of theirs",
         count * rounds,
@@ -263,10 +263,9 @@ fn over_tcp([processes, endpoints, at_a_time]: [usize; 3], open: usize, rounds: 
 }
 
 /// Over the provider of one process, as many peers at a time as it has descriptors for; all stay known.
-fn over_mem(count: usize, at_a_time: usize, open: usize, rounds: usize) {
-    let catalog = Catalog::builtin().add(provider_mem::MemProvider::new()).unwrap();
-    let domain = catalog.open_with(&Choice::parse("mem").unwrap(), &Hints::default()).unwrap();
-    let mut hub = Hub::new(&domain, open);
+fn over_mem(count: usize, at_a_time: usize, max_open: usize, rounds: usize) {
+    let domain = open("mem");
+    let mut hub = Hub::new(&domain, max_open);
     let (begun, before, mut first) = (Instant::now(), peak_memory(), 0);
     while first < count {
         let wave = first..count.min(first + at_a_time);
@@ -287,7 +286,7 @@ fn over_mem(count: usize, at_a_time: usize, open: usize, rounds: usize) {
     hub.check(rounds);
     let [connected, attempts] = counts(&hub.endpoint.dump());
     eprintln!(
-        "{count} peers over mem, {at_a_time} at a time, {open} connections: {} messages each way in {:?}; {connected} \
+        "{count} peers over mem, {at_a_time} at a time, {max_open} connections: {} messages each way in {:?}; {connected} \
          connections, {attempts} attempts of the one; {} MiB ({before} before)",
         count * rounds,
         begun.elapsed(),

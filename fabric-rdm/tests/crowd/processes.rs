@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use fabric::{Domain, Hints};
+use fabric::{Catalog, Choice, Domain, Hints};
 use fabric_exchange::{
     Exchange, Job, JoinOptions, Membership, Rendezvous, RunningServer, Server, ServerOptions,
 };
@@ -119,9 +119,10 @@ pub(crate) fn share<'a>(
     all.iter().flat_map(|part| part.split_whitespace()).map(|one| one.parse().unwrap()).collect()
 }
 
-/// A domain of TCP.
-pub(crate) fn tcp() -> Domain {
-    Domain::open(&Hints { provider: Some("tcp".into()), ..Hints::default() }).unwrap()
+/// A domain of this provider.
+pub(crate) fn open(provider: &str) -> Domain {
+    let catalog = Catalog::builtin().add(provider_mem::MemProvider::new()).unwrap();
+    catalog.open_with(&Choice::parse(provider).unwrap(), &Hints::default()).unwrap()
 }
 
 /// The most memory that this process ever had, in MiB.
