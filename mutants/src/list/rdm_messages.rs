@@ -294,11 +294,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "rdm_grant_stays",
         about: "the grant of a payload that was read is not revoked",
         runs: Runs::Tcp,
-        edits: &[edit(
-            "PeerLink::on_end",
-            "op.body = Body::Posted;",
-            "std::mem::forget(std::mem::replace(&mut op.body, Body::Posted));",
-        )],
+        edits: &[edit("PeerLink::on_end", "shared.let_go(body);", "std::mem::forget(body);")],
         cases: &["rdm.memory_is_free"],
     },
     Mutant {
