@@ -35,8 +35,9 @@ impl Attempts {
         self.under_way = self.under_way - usize::from(was_under_way) + usize::from(is_under_way);
     }
 
-    pub(super) fn may_begin(&self) -> bool {
-        self.under_way < self.allowed
+    /// So many more may begin.
+    pub(super) fn left(&self) -> usize {
+        self.allowed.saturating_sub(self.under_way)
     }
 
     /// The peer said something, if only no.
@@ -74,10 +75,10 @@ mod tests {
     fn one_place_is_enough() {
         let mut attempts = Attempts::new(1);
         attempts.is_unanswered(Duration::ZERO, Duration::ZERO);
-        assert!(attempts.may_begin());
+        assert_eq!(attempts.left(), 1);
         attempts.note(false, true);
-        assert!(!attempts.may_begin() && attempts.under_way() == 1);
+        assert_eq!((attempts.left(), attempts.under_way()), (0, 1));
         attempts.note(true, false);
-        assert!(attempts.may_begin());
+        assert_eq!(attempts.left(), 1);
     }
 }

@@ -73,7 +73,7 @@ impl Core {
         self.make_room();
     }
 
-    /// Parks as many connections as wait for room, now and when others can be parked.
+    /// Parks as many connections as places are wanted, now and when others can be parked.
     pub(super) fn make_room(&mut self) {
         if self.is_room_wanted() {
             while self.abandon_useless() || self.park_oldest() {}
@@ -84,6 +84,22 @@ impl Core {
 
     fn is_room_wanted(&self) -> bool {
         !self.waiting.is_empty() || !self.held.is_empty() || self.is_wanted_by_others()
+    }
+
+    /// So many connections are to be parked: for requests that wait, for attempts that may begin, and where others want one.
+    fn places_wanted(&self) -> usize {
+        let free = match self.shortage.lasts() {
+            true => 0,
+            false => (self.shared.attr.max_open as usize).saturating_sub(self.open.len()),
+        };
+        // Peers that have connected meanwhile are still in the queue.
+        let waits = |peer: &&Peer| match self.peers.get(**peer) {
+            Ok((_, Some(link))) => !link.is_open && link.connection.phase() == Phase::Dialing,
+            _ => false,
+        };
+        let attempts = self.waiting.iter().filter(waits).take(self.attempts.left()).count();
+        let own = (attempts + self.held.len()).saturating_sub(free);
+        own + usize::from(self.is_wanted_by_others())
     }
 
     /// Whether another endpoint of the process waits for what a connection of this one takes.
@@ -118,7 +134,7 @@ impl Core {
 
     /// Whether there is a place for one more attempt.
     fn may_dial(&self) -> bool {
-        !self.is_full() && self.attempts.may_begin()
+        !self.is_full() && self.attempts.left() > 0
     }
 
     /// Whether this peer may be dialed.
@@ -156,7 +172,7 @@ impl Core {
     }
 
     /// Parks the connection that was used the longest time ago: one with nothing under way, if there is one. None, if as many
-    /// are being parked as wait for room. Whether there was one.
+    /// are being parked as places are wanted. Whether there was one.
     fn park_oldest(&mut self) -> bool {
         let mut oldest: Option<((bool, u64), Peer)> = None;
         let mut draining = 0;
@@ -173,9 +189,7 @@ impl Core {
                 oldest = Some((rank, peer));
             }
         }
-        // Each that is being parked makes room for one that waits.
-        let waiting = self.waiting.len() + self.held.len();
-        if draining < waiting + usize::from(self.is_wanted_by_others())
+        if draining < self.places_wanted()
             && let Some((_, peer)) = oldest
             && let Some((link, shared)) = self.find_link(peer)
         {

@@ -250,8 +250,7 @@ fn run(plan: Plan) {
     );
 }
 
-fn in_one_process(provider: &str) {
-    let plan = Plan { processes: 1, ..Plan::from_env([1, 60, 8, 8]) };
+fn in_one_process(provider: &str, plan: Plan) {
     let domain = open(provider);
     let mut members = Members::new(&domain, plan, 0..plan.endpoints);
     let addresses: Vec<_> = members.addresses().cloned().collect();
@@ -261,23 +260,39 @@ fn in_one_process(provider: &str) {
     let took = begun.elapsed();
     eprintln!("{provider}: {} messages in {took:?}", plan.all() * plan.all());
     members.check();
+    if plan.open >= plan.all() {
+        for member in &members.all {
+            let open = member.endpoint.connections().unwrap() as usize;
+            assert_eq!(open, plan.all() - 1, "none was parked\n{}", member.endpoint.dump());
+        }
+    }
     members.park();
     members.check();
 }
 
+fn sixty() -> Plan {
+    Plan { processes: 1, ..Plan::from_env([1, 60, 8, 8]) }
+}
+
 #[test]
 fn one_process_over_mem() {
-    in_one_process("mem");
+    in_one_process("mem", sixty());
 }
 
 #[test]
 fn one_process_over_tcp() {
-    in_one_process("tcp");
+    in_one_process("tcp", sixty());
 }
 
 #[test]
 fn one_process_over_shm() {
-    in_one_process("shm");
+    in_one_process("shm", sixty());
+}
+
+/// With places enough no connection is parked, however many attempts wait for their turn.
+#[test]
+fn places_enough() {
+    in_one_process("mem", Plan { processes: 1, endpoints: 50, open: 64, bytes: 8 });
 }
 
 #[test]
