@@ -128,8 +128,12 @@ impl Core {
 
     /// Whether one more connection may be made for this peer.
     pub(super) fn has_place(&self, peer: Peer) -> bool {
-        let is_counted = matches!(self.peers.get(peer), Ok((_, Some(link))) if link.is_open);
-        is_counted || !self.is_full()
+        self.is_counted(peer) || !self.is_full()
+    }
+
+    /// Whether the peer has a place already.
+    fn is_counted(&self, peer: Peer) -> bool {
+        matches!(self.peers.get(peer), Ok((_, Some(link))) if link.is_open)
     }
 
     /// Whether there is a place for one more attempt.
@@ -139,8 +143,7 @@ impl Core {
 
     /// Whether this peer may be dialed.
     pub(super) fn has_place_to_dial(&self, peer: Peer) -> bool {
-        let is_counted = matches!(self.peers.get(peer), Ok((_, Some(link))) if link.is_open);
-        is_counted || self.may_dial()
+        self.is_counted(peer) || self.may_dial()
     }
 
     /// Whether there are as many connections and attempts as there may be.

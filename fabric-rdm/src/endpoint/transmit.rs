@@ -341,7 +341,8 @@ impl PeerLink {
         let is_over = message.taken == len;
         let mut body = Body::Message(message);
         if is_over {
-            shared.let_go(std::mem::replace(&mut body, Body::Posted));
+            shared.let_go(body);
+            body = Body::Posted;
         }
         if let Some(op) = shared.sends.get_mut(key) {
             op.posts += u32::from(is_sent);
