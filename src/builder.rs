@@ -117,6 +117,13 @@ impl<'a> EndpointBuilder<'a> {
         self
     }
 
+    /// The local port to connect from; 0, the default, is any that is free. [`connect`](Endpoint::connect) is `AddrInUse` while
+    /// a listener has the port, and may be while another connection does, or has just ended.
+    pub fn source_port(mut self, port: u16) -> Self {
+        self.attr.source_port = port;
+        self
+    }
+
     /// The traffic class byte of its packets (DSCP and ECN bits).
     pub fn traffic_class(mut self, class: u8) -> Self {
         self.attr.traffic_class = Some(class);

@@ -229,7 +229,8 @@ impl Endpoint {
     ///
     /// # Errors
     /// `InvalidArgument` for too much data, and for an address that is no peer's (unspecified, broadcast, multicast);
-    /// `InvalidState` if it was connected before, `Unreachable` if that is known at once.
+    /// `InvalidState` if it was connected before, `Unreachable` if that is known at once, `AddrInUse` for a
+    /// [`source_port`](crate::EndpointBuilder::source_port) that is.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pair.rs")); }

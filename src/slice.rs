@@ -39,6 +39,11 @@ impl<'a> Slice<'a> {
         self.len == 0
     }
 
+    /// The address of its first byte in this process, for diagnosis and alignment.
+    pub fn addr(&self) -> usize {
+        self.core.addr_at(self.offset) as usize
+    }
+
     /// The rights that its region was registered with.
     pub fn access(&self) -> Access {
         self.core.access

@@ -70,6 +70,9 @@ pub struct EndpointAttr {
     pub stall: Option<Duration>,
     /// The local address to connect from.
     pub source: Option<IpAddr>,
+    /// The local port to connect from; 0, the default, is any that is free. Connecting is `AddrInUse` while a listener has the
+    /// port, and may be while another connection does, or has just ended.
+    pub source_port: u16,
     /// The traffic class (the IPv4 TOS or IPv6 traffic class byte: DSCP and ECN bits).
     pub traffic_class: Option<u8>,
     /// What RDMA devices let one set of the path; all unset by default.
@@ -112,6 +115,7 @@ impl Default for EndpointAttr {
             liveness: Some(Duration::from_secs(10)),
             stall: None,
             source: None,
+            source_port: 0,
             traffic_class: None,
             path: PathAttr::default(),
         }

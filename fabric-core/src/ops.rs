@@ -72,8 +72,9 @@ pub unsafe trait EndpointOps: Any + Send + Sync + 'static {
     ///
     /// - Returns at once. Exactly one of `Connected` and `ConnectFailed` follows, within the
     ///   attribute's time-out, unless `quiesce` comes first. No receive ends well before it.
-    /// - An address that leads to no peer of this device is `Unreachable` at once, where that is known.
-    /// - Called at most once, and not together with `accept`.
+    /// - An address that leads to no peer of this device is `Unreachable` at once, where that is known; the attribute's source
+    ///   port `AddrInUse`, if a listener has it. A call that fails can be repeated.
+    /// - No call that succeeds is followed by another, or by `accept`.
     fn connect(&self, to: SocketAddr, data: &[u8]) -> Result<()>;
 
     /// Answers a listener's request with this endpoint.

@@ -247,7 +247,7 @@ unsafe impl EndpointOps for AutoEndpoint {
     }
 
     fn connect(&self, to: SocketAddr, data: &[u8]) -> Result<()> {
-        let found = self.ways.connect_near(to, self.attr.source)?;
+        let found = self.ways.connect_near(to, &self.attr)?;
         let path = self.ways.path_of(&found);
         log_line!(Debug, "{} to {to}: {path}", self.id);
         match found {

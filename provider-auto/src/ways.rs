@@ -7,7 +7,8 @@ use std::sync::{Arc, Weak};
 
 use fabric_core::provider::RequestId;
 use fabric_core::{
-    DisconnectReason, DynDomain, EndpointOps, Error, Event, EventSink, Info, Path, Result,
+    DisconnectReason, DynDomain, EndpointAttr, EndpointOps, Error, Event, EventSink, Info, Path,
+    Result,
 };
 use fabric_util::log_line;
 use fabric_util::sync::Mutex;
@@ -61,9 +62,9 @@ impl Ways {
     pub(crate) fn connect_near(
         &self,
         to: SocketAddr,
-        source: Option<IpAddr>,
+        attr: &EndpointAttr,
     ) -> Result<Result<(ShmTransport, SocketAddr), String>> {
-        self.look(to, || near::connect(to, source, self.near.shared()))
+        self.look(to, || near::connect(to, attr, self.near.shared()))
     }
 
     /// Which way a connection would go.

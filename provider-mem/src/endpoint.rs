@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
 use fabric_core::provider::RequestId;
-use fabric_core::{EndpointAttr, EndpointOps, Posted, RecvWork, Result, SendWork};
+use fabric_core::{EndpointAttr, EndpointOps, Error, Posted, RecvWork, Result, SendWork};
 use fabric_util::route;
 use fabric_util::stream::{End, LinkContext, TakesReceives};
 
 use crate::conn::{Conn, Wire};
 use crate::engine::Engine;
+use crate::name::NAME;
 use crate::{device, network};
 
 /// An endpoint.
@@ -65,7 +66,8 @@ unsafe impl EndpointOps for MemEndpoint {
         let info = &self.engine.info;
         device::check_peer(info, to)?;
         let source = route::source_addr(info, to, self.attr.source)?;
-        let from = SocketAddr::new(source, network::next_port());
+        let from = network::source(source, self.attr.source_port)
+            .map_err(|cause| Error::system("connect", NAME, cause))?;
         let (near, far) = Wire::pair();
         near.belongs_to(&self.conn);
         let mut conn = self.conn.lock();

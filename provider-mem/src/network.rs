@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock};
 
@@ -23,6 +23,16 @@ static NEXT_PORT: AtomicU32 = AtomicU32::new(0);
 pub(crate) fn next_port() -> u16 {
     let count = NEXT_PORT.fetch_add(1, Ordering::Relaxed);
     FIRST_PORT + (count % u32::from(u16::MAX - FIRST_PORT)) as u16
+}
+
+/// The address of an end that connects, at this port or, for 0, at one of those that are given out.
+///
+/// # Errors
+/// `AddrInUse`: a listener has it.
+pub(crate) fn source(ip: IpAddr, port: u16) -> io::Result<SocketAddr> {
+    let from = SocketAddr::new(ip, if port == 0 { next_port() } else { port });
+    let is_taken = port != 0 && find(from).is_some();
+    if is_taken { Err(ErrorKind::AddrInUse.into()) } else { Ok(from) }
 }
 
 /// Enters a listener under its address, with a free port for port 0.

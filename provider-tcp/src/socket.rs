@@ -1,8 +1,8 @@
 //! Sockets: how they are made, and their options.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use fabric_core::EndpointAttr;
@@ -35,16 +35,53 @@ pub(crate) fn connect(
 ) -> io::Result<OwnedFd> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
-    if let Some(source) = source {
-        socket.bind(&SocketAddr::new(source, 0).into())?;
+    let port = attr.source_port;
+    if port != 0 {
+        // An earlier connection of the port may be in TIME_WAIT: only one to the same peer is in the way.
+        socket.set_reuse_address(true)?;
+    } else if source.is_some() {
+        choose_port_late(socket.as_fd());
+    }
+    if port != 0 || source.is_some() {
+        socket.bind(&SocketAddr::new(source.unwrap_or(any_address(to)), port).into())?;
     }
     tune(&SockRef::from(&socket), to.is_ipv6(), attr)?;
     match socket.connect(&to.into()) {
         Ok(()) => {}
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+        // By this the kernel says that there is a connection from this port to the peer's, or from each port: an address that is
+        // not there was found by bind(2).
+        Err(error)
+            if (port != 0 || source.is_some())
+                && error.kind() == io::ErrorKind::AddrNotAvailable =>
+        {
+            return Err(io::Error::from_raw_os_error(libc::EADDRINUSE));
+        }
         Err(error) => return Err(error),
     }
     Ok(socket.into())
+}
+
+fn any_address(of_family: SocketAddr) -> IpAddr {
+    if of_family.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
+}
+
+/// Has the kernel choose the port in connect(2), and not in bind(2): then connections to different peers can share one, and a
+/// source has as many ports for each peer as there are.
+fn choose_port_late(fd: BorrowedFd<'_>) {
+    let on: libc::c_int = 1;
+    let len = size_of::<libc::c_int>() as libc::socklen_t;
+    // Kernels before 4.2 do not know it: connections to all peers share the ports there.
+    // SAFETY: the kernel reads one int (ip(7), IP_BIND_ADDRESS_NO_PORT).
+    let _ = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_IP,
+            libc::IP_BIND_ADDRESS_NO_PORT,
+            (&raw const on).cast(),
+            len,
+        )
+    };
 }
 
 /// Sets the options of a connection's socket.
@@ -145,4 +182,27 @@ pub(crate) fn ask_often(fd: BorrowedFd<'_>, interval: Duration) {
             len,
         )
     };
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_chosen_when_the_peer_is_known() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let address: SocketAddr = address.parse().unwrap();
+            let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).unwrap();
+            choose_port_late(socket.as_fd());
+            if let Err(error) = socket.bind(&address.into()) {
+                assert_eq!(error.raw_os_error(), Some(libc::EADDRNOTAVAIL), "no IPv6 here");
+                continue;
+            }
+            let port = || socket.local_addr().unwrap().as_socket().unwrap().port();
+            assert_eq!(port(), 0, "{address}");
+            let listener = std::net::TcpListener::bind(address).unwrap();
+            socket.connect(&listener.local_addr().unwrap().into()).unwrap();
+            assert_ne!(port(), 0, "{address}");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! How a connection is established.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ impl Conn {
         drop(challenges);
         state.peer = Some(to);
         state.conn_state = ConnState::Connecting;
-        let started = self.resolve(&mut state, SocketAddr::new(from, 0), to);
+        let started = self.resolve(&mut state, from, to);
         started.map_err(|cause| {
             (state.conn_state, state.peer) = (ConnState::Idle, None);
             unreachable(cause)
@@ -83,16 +83,20 @@ impl Conn {
     pub(crate) fn resolve(
         self: &Arc<Self>,
         state: &mut State,
-        from: SocketAddr,
+        from: IpAddr,
         to: SocketAddr,
     ) -> io::Result<()> {
+        let port = self.attr.source_port;
         let context = self.domain.next_number();
         let id = CmId::new(&self.domain.channel, context)?;
         if let Some(class) = self.attr.traffic_class {
             id.set_tos(class)?;
         }
+        if port != 0 {
+            id.share_port()?;
+        }
         self.domain.add_id(context, CmIdOwner::Conn(self.clone()));
-        id.resolve_addr(from, to, self.attr.connect_timeout)
+        id.resolve_addr(SocketAddr::new(from, port), to, self.attr.connect_timeout)
             .inspect_err(|_| self.domain.forget_id(context))?;
         if let Some((old, id)) = state.id.replace((context, id)) {
             drop(id);
@@ -286,7 +290,7 @@ impl Conn {
     /// Makes the request at hand, by a new identifier: one has one request.
     pub(crate) fn connect_again(self: &Arc<Self>, state: &mut State) {
         let (Some(from), Some(to)) = (state.local, state.peer) else { return };
-        if let Err(cause) = self.resolve(state, SocketAddr::new(from.ip(), 0), to) {
+        if let Err(cause) = self.resolve(state, from.ip(), to) {
             self.close(state, CloseReason::ConnectFailed(unreachable(cause)));
         }
     }

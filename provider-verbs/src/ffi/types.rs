@@ -32,6 +32,8 @@ pub(crate) struct MemoryWindow {
 pub(crate) const RDMA_OPTION_ID: i32 = 0;
 /// `RDMA_OPTION_ID_TOS`, `rdma/rdma_cma.h`.
 pub(crate) const RDMA_OPTION_ID_TOS: i32 = 0;
+/// `RDMA_OPTION_ID_REUSEADDR`, `rdma/rdma_cma.h`.
+pub(crate) const RDMA_OPTION_ID_REUSEADDR: i32 = 1;
 /// `RDMA_OPTION_ID_AFONLY`, `rdma/rdma_cma.h`.
 pub(crate) const RDMA_OPTION_ID_AFONLY: i32 = 2;
 /// `IBV_LINK_LAYER_ETHERNET`, `infiniband/verbs.h`.

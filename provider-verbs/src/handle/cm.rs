@@ -210,6 +210,11 @@ impl CmId {
         self.option(ffi::RDMA_OPTION_ID_AFONLY, 1, 4)
     }
 
+    /// Lets others that connect from the same port have it too: those to other peers, and the one before this.
+    pub(crate) fn share_port(&self) -> io::Result<()> {
+        self.option(ffi::RDMA_OPTION_ID_REUSEADDR, 1, 4)
+    }
+
     pub(crate) fn bind(&self, addr: SocketAddr) -> io::Result<()> {
         let mut addr = RawAddr::from(addr);
         // SAFETY: the address is read (rdma_bind_addr(3)).
