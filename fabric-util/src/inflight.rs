@@ -31,7 +31,7 @@ const FEW: u32 = if cfg!(loom) {
 } else if cfg!(test) {
     2
 } else {
-    16
+    8
 };
 
 /// A power of two of them, each for the operations of all numbers that are equal modulo that.

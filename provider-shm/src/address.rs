@@ -83,12 +83,22 @@ pub(crate) fn reserve(addr: SocketAddr) -> io::Result<(Socket, SocketAddr)> {
     Ok((socket, addr))
 }
 
-/// Gives a socket the name of one that connects to `acceptor` from `ip`; gives both addresses.
+/// Gives a socket the name of one that connects to `acceptor` from `source`, or from any port if that has none; gives both
+/// addresses.
 pub(crate) fn bind_initiator(
     socket: &Socket,
-    ip: IpAddr,
+    source: SocketAddr,
     acceptor: SocketAddr,
 ) -> io::Result<Ends> {
+    let ip = source.ip();
+    if source.port() != 0 {
+        // A socket that lets others have its port finds out whether a listener has it (socket(7), SO_REUSEADDR).
+        let probe = Socket::new(Domain::for_address(source), Type::STREAM, None)?;
+        probe.set_reuse_address(true)?;
+        probe.bind(&source.into())?;
+        let ends = Ends { initiator: source, acceptor };
+        return socket.bind(&ends.name()?).map(|()| ends);
+    }
     static NEXT: AtomicU32 = AtomicU32::new(0);
     for _ in 0..PORTS {
         // Processes begin at different ones.
@@ -162,9 +172,17 @@ mod tests {
     #[test]
     fn connecting_sockets_have_different_ports() {
         let new = || Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
-        let (one, other, ip) = (new(), new(), Ipv4Addr::LOCALHOST.into());
-        let ends =
-            [&one, &other].map(|socket| bind_initiator(socket, ip, addr("127.0.0.1:9")).unwrap());
+        let (one, other, to) = (new(), new(), addr("127.0.0.1:9"));
+        let from = addr("127.0.0.1:0");
+        let ends = [&one, &other].map(|socket| bind_initiator(socket, from, to).unwrap());
         assert_ne!(ends[0].initiator, ends[1].initiator);
+        // One that asks for a port has it, for this peer alone.
+        let asked = bind_initiator(&new(), ends[0].initiator, to).unwrap_err();
+        assert_eq!(asked.kind(), ErrorKind::AddrInUse);
+        let elsewhere = bind_initiator(&new(), ends[0].initiator, addr("127.0.0.1:10")).unwrap();
+        assert_eq!(elsewhere.initiator, ends[0].initiator);
+        // And not that of a listener.
+        let (_listener, at) = reserve(from).unwrap();
+        assert_eq!(bind_initiator(&new(), at, to).unwrap_err().kind(), ErrorKind::AddrInUse);
     }
 }

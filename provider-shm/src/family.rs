@@ -103,7 +103,7 @@ impl SocketFamily for Shm {
     fn connect(
         to: SocketAddr,
         source: Option<IpAddr>,
-        _attr: &EndpointAttr,
+        attr: &EndpointAttr,
         shared: &Shared<ShmMemory>,
     ) -> io::Result<(ShmTransport, Option<SocketAddr>)> {
         let to = SocketAddr::new(to.ip().to_canonical(), to.port());
@@ -115,6 +115,7 @@ impl SocketFamily for Shm {
             return Err(ErrorKind::AddrNotAvailable.into());
         }
         let socket = new_socket()?;
+        let source = SocketAddr::new(source, attr.source_port);
         let ends = address::bind_initiator(&socket, source, to)?;
         let transport = ShmTransport::connecting(socket, shared, to)?;
         Ok((transport, Some(ends.initiator)))

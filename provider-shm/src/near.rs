@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 
+use fabric_core::EndpointAttr;
 use fabric_util::sockets::Shared;
 use socket2::Socket;
 
@@ -54,10 +55,10 @@ impl From<io::Error> for NotNear {
 /// Why it is not.
 pub fn connect(
     to: SocketAddr,
-    source: Option<IpAddr>,
+    attr: &EndpointAttr,
     shared: &Shared<ShmMemory>,
 ) -> Result<(ShmTransport, SocketAddr), NotNear> {
-    let (socket, ends) = dial_near(to, source)?;
+    let (socket, ends) = dial_near(to, attr.source, attr.source_port)?;
     Ok((ShmTransport::connected(socket, shared)?, ends.initiator))
 }
 
@@ -66,7 +67,7 @@ pub fn connect(
 /// # Errors
 /// Why it would not.
 pub fn look(to: SocketAddr) -> Result<(), NotNear> {
-    dial_near(to, None).map(drop)
+    dial_near(to, None, 0).map(drop)
 }
 
 /// Listens at an address that is the caller's already, by another kind of socket.
@@ -77,15 +78,16 @@ pub fn listen(addr: SocketAddr) -> io::Result<(ShmSocket, SocketAddr)> {
     ShmSocket::listen(addr, None)
 }
 
-fn dial_near(to: SocketAddr, source: Option<IpAddr>) -> Result<(Socket, Ends), NotNear> {
+fn dial_near(to: SocketAddr, source: Option<IpAddr>, port: u16) -> Result<(Socket, Ends), NotNear> {
     let to = SocketAddr::new(to.ip().to_canonical(), to.port());
-    for ip in [to.ip(), source.unwrap_or(to.ip())] {
+    let source = SocketAddr::new(source.unwrap_or(to.ip()), port);
+    for ip in [to.ip(), source.ip()] {
         if !address::is_here(ip)? {
             return Err(NotNear::Elsewhere(ip));
         }
     }
     let socket = new_socket()?;
-    let ends = address::bind_initiator(&socket, source.unwrap_or(to.ip()), to)?;
+    let ends = address::bind_initiator(&socket, source, to)?;
     transport::dial(&socket, to).map_err(|error| match error.kind() {
         ErrorKind::ConnectionRefused => NotNear::NoListener(to),
         ErrorKind::WouldBlock => NotNear::Full(to),
@@ -118,10 +120,12 @@ mod tests {
         assert!(matches!(look(free), Err(NotNear::NoListener(to)) if to == free));
         let memory = ShmMemory::new(Trust::User);
         let shared = Shared { stats: Arc::default(), memory };
-        assert!(matches!(connect(free, Some(far.ip()), &shared), Err(NotNear::Elsewhere(_))));
+        let mut attr = EndpointAttr::default();
+        attr.source = Some(far.ip());
+        assert!(matches!(connect(free, &attr, &shared), Err(NotNear::Elsewhere(_))));
         let socket = listen(free).unwrap();
         look(free).unwrap();
-        let (_transport, local) = connect(free, None, &shared).unwrap();
+        let (_transport, local) = connect(free, &EndpointAttr::default(), &shared).unwrap();
         assert_eq!(local.ip(), free.ip());
         drop(socket);
         assert!(matches!(look(free), Err(NotNear::NoListener(_))));

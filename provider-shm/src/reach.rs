@@ -59,6 +59,12 @@ impl Reach {
         self.files.len()
     }
 
+    /// Whether there is a window of this key just now.
+    #[inline]
+    pub(crate) fn shows(&self, key: u64) -> bool {
+        self.view.as_ref().is_some_and(|view| view.number(key).is_some())
+    }
+
     /// Whether it is worth a look whether files have come.
     pub(crate) fn wants_files(&mut self) -> bool {
         self.looks = self.looks.saturating_add(1);

@@ -244,6 +244,11 @@ impl Transport for ShmTransport {
         self.memory.is_in_files(addr, len, rings.peer_hazard().files())
     }
 
+    #[inline]
+    fn reaches(&self, at: RemoteAddr) -> bool {
+        self.reach.as_ref().is_some_and(|reach| reach.shows(at.key))
+    }
+
     unsafe fn fetch(&mut self, from: RemoteAddr, to: &[IoVec]) -> Option<bool> {
         let (reach, rings) = (self.reach.as_ref()?, self.rings.as_ref()?);
         self.reached += 1;

@@ -1,4 +1,5 @@
-//! What one end reaches of the other by itself: long messages, which the receiver takes from the sender's memory.
+//! What one end reaches of the other by itself: long messages, which the receiver takes from the sender's memory, and long reads
+//! and writes, which the initiator executes behind what was posted before.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests too
 
@@ -7,7 +8,7 @@ mod side;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fabric::{Access, Endpoint, Memory, Region, Slices, Status};
+use fabric::{Access, Endpoint, Memory, Op, OpKind, Region, Slices, Status};
 use side::Side;
 
 const SOON: Duration = Duration::from_secs(20);
@@ -145,4 +146,62 @@ fn a_message_that_is_taken_back_is_whole_or_not_there() {
         thread::yield_now();
     }
     println!("{whole} whole, {canceled} canceled");
+}
+
+/// Behind a message that waits for a receive, in the order of their posts.
+#[test]
+fn long_writes_and_reads_wait_for_what_is_before_them() {
+    const PART: usize = 1 << 20;
+    let (one, other) = (Side::new(LEN), Side::new(LEN));
+    let (near, far) = pair(&one, &other);
+    let to = other.region.remote();
+    let before = by_itself(&near);
+    fill(&one.region, LEN, 3);
+    let ops = [
+        Op::send(one.region.slice(..8)).context(0),
+        Op::write(one.region.slice(PART..2 * PART), to.at(PART as u64)).context(1),
+        Op::read(one.region.slice(2 * PART..3 * PART), to.at(PART as u64)).context(2),
+        Op::send(one.region.slice(8..16)).context(3),
+        Op::write(one.region.slice(3 * PART..LEN), to.at(3 * PART as u64)).context(4),
+    ];
+    near.post_batch(&ops).unwrap();
+    assert!(one.queue.wait_one(Some(Duration::from_millis(50))).is_err(), "nothing ends");
+    assert_eq!(other.region.to_vec(PART..PART + 8).unwrap(), [0; 8], "the message waits");
+    far.recv(other.region.slice(..8), 1).unwrap();
+    far.recv(other.region.slice(8..16), 2).unwrap();
+    for context in 0..5 {
+        let done = one.queue.wait_one(Some(SOON)).unwrap();
+        assert!(done.is_ok() && done.context == context, "{done:?}");
+    }
+    for context in [1, 2] {
+        let came = other.queue.wait_one(Some(SOON)).unwrap();
+        assert!(came.kind == OpKind::Recv && came.context == context, "{came:?}");
+    }
+    let all = bytes(LEN, 3);
+    assert!(other.region.to_vec(PART..2 * PART).unwrap() == all[PART..2 * PART]);
+    assert!(one.region.to_vec(2 * PART..3 * PART).unwrap() == all[PART..2 * PART]);
+    assert!(other.region.to_vec(3 * PART..LEN).unwrap() == all[3 * PART..]);
+    assert_eq!(by_itself(&near) - before, 3);
+}
+
+/// What it goes to was open when it was posted, and is closed when its turn comes.
+#[test]
+fn what_is_closed_meanwhile_is_refused() {
+    let (one, other) = (Side::new(LEN), Side::new(LEN));
+    let (near, far) = pair(&one, &other);
+    let region = other.domain.alloc(LEN, Access::ALL).unwrap();
+    let from = region.remote().at(0);
+    // So that the file it is in has come.
+    near.read(one.region.slice(..8), from, 0).unwrap();
+    assert!(one.queue.wait_one(Some(SOON)).unwrap().is_ok());
+    let ops = [Op::send(one.region.slice(..8)).context(1), Op::read(&one.region, from).context(2)];
+    near.post_batch(&ops).unwrap();
+    region.close().unwrap();
+    far.recv(other.region.slice(..8), 1).unwrap();
+    let ends = [1, 2].map(|_| one.queue.wait_one(Some(SOON)).unwrap());
+    assert_eq!(
+        ends.map(|end| (end.context, end.status)),
+        [(1, Status::Ok), (2, Status::RemoteAccess)]
+    );
+    assert!(other.queue.wait_one(Some(SOON)).unwrap().is_ok());
 }

@@ -118,6 +118,10 @@ impl<T: Transport> Transport for FaultTransport<T> {
         self.inner.is_reached(addr, len)
     }
 
+    fn reaches(&self, at: RemoteAddr) -> bool {
+        self.inner.reaches(at)
+    }
+
     unsafe fn fetch(&mut self, from: RemoteAddr, to: &[IoVec]) -> Option<bool> {
         // SAFETY: the caller's promise.
         unsafe { self.inner.fetch(from, to) }
@@ -247,6 +251,11 @@ impl<T: Transport> Transport for MaybeFaulty<T> {
     #[inline]
     fn is_reached(&self, addr: *const u8, len: usize) -> bool {
         self.inner().is_reached(addr, len)
+    }
+
+    #[inline]
+    fn reaches(&self, at: RemoteAddr) -> bool {
+        self.inner().reaches(at)
     }
 
     unsafe fn fetch(&mut self, from: RemoteAddr, to: &[IoVec]) -> Option<bool> {

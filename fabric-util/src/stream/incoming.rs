@@ -11,7 +11,7 @@ use super::payload::{DIRECT, FrameDone, To};
 use super::phase::Phase;
 use super::protocol_error::{Breach, ProtocolError};
 use super::requests::{Message, Place};
-use super::transport::Transport;
+use super::transport::{Transport, Unconnected};
 use crate::region_table::RegionEntry;
 use crate::stream::wire::frame::{self, Header, Kind};
 
@@ -354,19 +354,4 @@ impl Link {
         self.incoming.payload = None;
         self.incoming.partial.clear();
     }
-}
-
-/// A transport of nothing.
-struct Unconnected;
-
-impl Transport for Unconnected {
-    unsafe fn send(&mut self, _: &[IoVec]) -> io::Result<usize> {
-        Err(io::ErrorKind::NotConnected.into())
-    }
-
-    unsafe fn recv(&mut self, _: &[IoVec]) -> io::Result<usize> {
-        Err(io::ErrorKind::NotConnected.into())
-    }
-
-    fn shutdown_write(&mut self) {}
 }

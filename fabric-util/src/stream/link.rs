@@ -11,7 +11,7 @@ use fabric_core::{
 use smallvec::SmallVec;
 
 use crate::completion_ring::CompletionRing;
-use crate::region_table::{Lent, RegionTable};
+use crate::region_table::RegionTable;
 use crate::stream::wire::frame::Header;
 
 use super::outgoing::Outgoing;
@@ -19,12 +19,9 @@ use super::payload::Incoming;
 use super::phase::{FinalFrame, Phase};
 use super::recv_queue::RecvQueue;
 use super::requests::{READS, Responses};
-use super::sends::Sends;
+use super::sends::{Beside, Sends};
 use super::shared_receives::SharedReceives;
-use super::transport::Transport;
-
-/// From this length on a message is lent: a window costs less than one more copy.
-const LENT: usize = 16 << 10;
+use super::transport::{Transport, Unconnected};
 
 /// For tests: what a link defers, as long as the contract lets it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -165,11 +162,11 @@ impl Link {
     #[inline]
     pub unsafe fn post_send(&mut self, work: &[SendWork<'_>]) -> Result<Pending> {
         // SAFETY: the caller's promise.
-        unsafe { self.post_lending(work, |_, _| false) }
+        unsafe { self.post_beside(work, None::<&Unconnected>) }
     }
 
-    /// As [`post_send`](Link::post_send), for a peer that takes long messages by itself from memory that it reaches, as
-    /// `is_reached` says.
+    /// As [`post_send`](Link::post_send), on a transport by which each side reaches memory of the other's by itself: what is long
+    /// goes so.
     ///
     /// # Errors
     /// As there.
@@ -177,10 +174,10 @@ impl Link {
     /// # Safety
     /// As there.
     #[inline]
-    pub unsafe fn post_lending(
+    pub unsafe fn post_beside(
         &mut self,
         work: &[SendWork<'_>],
-        is_reached: impl Fn(*const u8, usize) -> bool,
+        transport: Option<&impl Transport>,
     ) -> Result<Pending> {
         if self.phase != Phase::Open || !self.announced {
             return Err(Error::NotConnected);
@@ -190,8 +187,8 @@ impl Link {
         }
         let peer_busy = self.sends.awaits_ack();
         for one in work {
-            let lent = self.lend(one, &is_reached);
-            self.sends.push(one, lent);
+            let beside = transport.map_or(Beside::No, |transport| self.beside(one, transport));
+            self.sends.push(one, beside);
         }
         self.encode_pending();
         if self.sends.needs_injected() {
@@ -199,33 +196,6 @@ impl Link {
         }
         let (bytes, ack_wanted) = (self.outgoing.queued(), self.sends.has_questions());
         Ok(Pending { posts: work.len(), bytes, peer_busy, ack_wanted })
-    }
-
-    /// Lends a long message's memory to the peer.
-    #[inline]
-    fn lend(
-        &self,
-        work: &SendWork<'_>,
-        is_reached: &impl Fn(*const u8, usize) -> bool,
-    ) -> Option<Lent> {
-        let (SendOp::Send { .. }, [segment]) = (work.op, work.segments) else { return None };
-        let may = segment.len >= LENT && !work.flags.contains(SendFlags::INJECT);
-        if !may || !is_reached(segment.addr, segment.len) {
-            return None;
-        }
-        self.context.regions.lend((segment.addr, segment.len), self.context.id)
-    }
-
-    /// Whether an operation can be executed now as if it were transmitted and answered at once: none is under way.
-    #[inline]
-    pub fn is_clear(&self) -> bool {
-        self.phase == Phase::Open && self.announced && self.sends.is_empty()
-    }
-
-    /// An operation was [executed](super::Transport::reach) that was never in the queue, which is [clear](Link::is_clear).
-    #[inline]
-    pub fn complete_reached(&mut self, work: &SendWork<'_>) {
-        self.complete_send(work.token, work.flags, Status::Ok);
     }
 
     /// Takes receives.

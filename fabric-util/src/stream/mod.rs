@@ -17,7 +17,7 @@
 //! What [`Link`], in `link`, does with them:
 //!
 //! - `transmit`: cutting requests and answers into frames;
-//! - `short`: the same of short messages, in fewer steps;
+//! - `short`: the same of short messages, in fewer steps; `beside`: what goes beside the stream;
 //! - `incoming`: frames from the peer; `target`: executing its requests; `initiator`: taking its answers;
 //! - `close`: how a connection ends.
 //!
@@ -36,7 +36,7 @@
 //!  turn, on an event          ──▶  until established: answer   ──▶  open, push_ack, announce, consume
 //!                                  then: write, read, write    ──▶  (encode, send_to)*, recv_from*, (encode, send_to)*
 //!                                  the phase: Ending, and fully_sent: shut down; Closed: close
-//!  reach                      ──▶  what the transport can do   ──▶  is_clear, complete_reached
+//!  reach, flush               ──▶  what the transport can do   ──▶  is_clear, complete_reached, reach_next
 //!  post_send, post_recv       ─────────────────────────────────▶  post_send, post_recv
 //!  flush, follow_up           ──▶  write; the phase            ──▶  (encode, send_to)*
 //!  end                        ──▶  write; the phase            ──▶  end, (encode, send_to)*
@@ -45,6 +45,7 @@
 //! ```
 
 mod acks;
+mod beside;
 mod close;
 mod conn;
 mod greeting;

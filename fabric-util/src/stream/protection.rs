@@ -189,6 +189,14 @@ impl<T: Transport> Transport for Protected<T> {
         }
     }
 
+    fn reaches(&self, at: RemoteAddr) -> bool {
+        match self {
+            Protected::Plain(inner) => inner.reaches(at),
+            #[cfg(feature = "encryption")]
+            Protected::Tls(_) => false,
+        }
+    }
+
     unsafe fn fetch(&mut self, from: RemoteAddr, to: &[IoVec]) -> Option<bool> {
         match self {
             // SAFETY: the caller's promise.

@@ -14,6 +14,16 @@ use super::recv_queue::SHARED;
 use super::segments::{Segments, Span};
 use crate::region_table::Lent;
 
+/// What of an operation does not go by the stream.
+pub(super) enum Beside {
+    /// Nothing.
+    No,
+    /// The peer takes its memory from here.
+    Lent(Lent),
+    /// It is executed by this side, when nothing is before it.
+    Reached,
+}
+
 /// An operation of the send queue.
 pub(super) struct Entry {
     pub(super) token: Token,
@@ -22,8 +32,8 @@ pub(super) struct Entry {
     pub(super) span: Span,
     /// Payload bytes.
     pub(super) len: usize,
-    /// Its memory, if the peer takes it from there.
-    pub(super) lent: Option<Lent>,
+    /// What of it does not go by the stream.
+    pub(super) beside: Beside,
     /// The bytes of an inject that may be needed after its post.
     injected: Option<Box<[u8]>>,
     /// Reads and atomics: bytes of the answer that are there.
@@ -108,14 +118,14 @@ impl Sends {
     }
 
     #[inline]
-    pub(super) fn push(&mut self, work: &SendWork<'_>, lent: Option<Lent>) {
+    pub(super) fn push(&mut self, work: &SendWork<'_>, beside: Beside) {
         self.entries.push_back(Entry {
             token: work.token,
             op: work.op,
             flags: work.flags,
             span: self.segments.push(work.segments),
             len: total_len(work.segments),
-            lent,
+            beside,
             injected: None,
             answered: 0,
             end: 0,
@@ -164,6 +174,9 @@ impl Sends {
     pub(super) fn next(&self) -> Option<(&Entry, u32, usize)> {
         let entry = self.entries.get(self.started)?;
         if !self.begun {
+            if matches!(entry.beside, Beside::Reached) {
+                return None;
+            }
             if entry.flags.contains(SendFlags::FENCE) && self.reads > 0 {
                 return None;
             }
@@ -175,6 +188,39 @@ impl Sends {
             }
         }
         Some((entry, self.first.wrapping_add(self.started as u32), self.cut))
+    }
+
+    /// The operation that is next, if the transport is to execute it by itself.
+    #[inline]
+    fn next_reached(&self) -> Option<&Entry> {
+        let next = if self.begun { None } else { self.entries.get(self.started) };
+        next.filter(|entry| matches!(entry.beside, Beside::Reached))
+    }
+
+    /// The same where nothing is before it any more.
+    #[inline]
+    pub(super) fn to_reach(&self) -> Option<&Entry> {
+        if self.started == 0 { self.next_reached() } else { None }
+    }
+
+    /// Whether it waits for those before it.
+    #[inline]
+    pub(super) fn waits_to_reach(&self) -> bool {
+        self.started > 0 && self.next_reached().is_some()
+    }
+
+    /// It was executed, and the peer has not heard of it: no number was used for it.
+    pub(super) fn take_reached(&mut self) -> Option<(Token, SendFlags)> {
+        let entry = self.entries.pop_front()?;
+        self.segments.forget_before(entry.span);
+        Some((entry.token, entry.flags))
+    }
+
+    /// It was not: it goes by the stream, as others do.
+    pub(super) fn transmit_unreached(&mut self) {
+        if let Some(entry) = self.entries.front_mut() {
+            entry.beside = Beside::No;
+        }
     }
 
     /// Whether the peer has accepted all before the operation `seq`.

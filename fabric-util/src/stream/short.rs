@@ -13,6 +13,7 @@ use super::io_vec::{IoVec, store};
 use super::link::Link;
 use super::protocol_error::Breach;
 use super::receives::Receive;
+use super::sends::Beside;
 use super::target::received;
 use super::transport::Transport;
 use crate::stream::wire::frame::{Header, Kind, MAX_HEADER};
@@ -64,7 +65,7 @@ impl Link {
         let sent = unsafe { transport.send(&[(frame.as_mut_ptr(), frame.len())]) };
         let taken = *sent.as_ref().unwrap_or(&0);
         self.outgoing.sent_beside(frame, taken);
-        self.sends.push(work, None);
+        self.sends.push(work, Beside::No);
         self.sends.advance(len, Some(self.outgoing.end()), true);
         if self.sends.needs_injected() {
             self.sends.keep_injected(1);

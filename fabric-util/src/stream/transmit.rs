@@ -5,7 +5,7 @@ use fabric_core::{RemoteAddr, SendFlags, SendOp};
 use super::link::{Link, ack_and_credit};
 use super::phase::Phase;
 use super::requests::Answer;
-use super::sends::Entry;
+use super::sends::{Beside, Entry};
 use crate::stream::wire::frame::{Header, Kind};
 
 /// The payload of one frame: long enough to be worth its header, short enough that an acknowledgement does not
@@ -42,6 +42,8 @@ impl Link {
             self.pay();
         }
         let ask = match policy {
+            // What waits for an acknowledgement wants it soon.
+            _ if self.sends.waits_to_reach() => true,
             AckPolicy::Piggyback => false,
             AckPolicy::Due => self.has_output(),
             AckPolicy::Ask | AckPolicy::Now => true,
@@ -100,11 +102,11 @@ impl Link {
         let Some((entry, seq, cut)) = self.sends.next() else { return false };
         let ask = cut == 0 && !entry.has_answer() && self.sends.all_acked(seq);
         let message = matches!(entry.op, SendOp::Send { .. } | SendOp::Write { .. });
-        let max = match entry.lent {
-            None => FRAGMENT,
+        let max = match entry.beside {
             // A message begins in the stream.
-            Some(_) if cut == 0 => BEGINNING,
-            Some(_) => LENT_FRAGMENT,
+            Beside::Lent(_) if cut == 0 => BEGINNING,
+            Beside::Lent(_) => LENT_FRAGMENT,
+            _ => FRAGMENT,
         };
         let payload = if message { (entry.len - cut).min(max) } else { 0 };
         let all = !message || cut + payload == entry.len;
@@ -196,12 +198,12 @@ impl Link {
 fn kind_of(entry: &Entry, cut: usize, all: bool) -> Kind {
     let total = entry.len as u32;
     match entry.op {
-        SendOp::Send { .. } | SendOp::Write { .. } if cut > 0 => match &entry.lent {
-            None => Kind::Data { more: !all },
-            Some(lent) => {
+        SendOp::Send { .. } | SendOp::Write { .. } if cut > 0 => match &entry.beside {
+            Beside::Lent(lent) => {
                 let RemoteAddr { key, addr } = lent.at();
                 Kind::Lent { from: RemoteAddr { key, addr: addr + cut as u64 }, more: !all }
             }
+            _ => Kind::Data { more: !all },
         },
         SendOp::Send { imm } => Kind::Send { total, imm },
         SendOp::Write { to, imm } => Kind::Write { total, imm, to },

@@ -103,6 +103,12 @@ pub trait Transport {
         Reached::No
     }
 
+    /// Whether [`reach`](Transport::reach) is likely to execute an operation on this memory of the peer's.
+    #[inline]
+    fn reaches(&self, _at: RemoteAddr) -> bool {
+        false
+    }
+
     /// Whether the peer reaches memory of this side by itself, if a window is opened there.
     #[inline]
     fn is_reached(&self, _addr: *const u8, _len: usize) -> bool {
@@ -149,4 +155,19 @@ pub struct Silence {
     pub unanswered: bool,
     /// Nothing is, and something cannot be sent, since the peer takes no more now.
     pub held_back: bool,
+}
+
+/// A transport of nothing.
+pub(super) struct Unconnected;
+
+impl Transport for Unconnected {
+    unsafe fn send(&mut self, _: &[IoVec]) -> io::Result<usize> {
+        Err(io::ErrorKind::NotConnected.into())
+    }
+
+    unsafe fn recv(&mut self, _: &[IoVec]) -> io::Result<usize> {
+        Err(io::ErrorKind::NotConnected.into())
+    }
+
+    fn shutdown_write(&mut self) {}
 }

@@ -98,6 +98,8 @@ pub struct ConnState<T> {
     transport: Option<T>,
     /// The transport takes nothing now; an event follows when it does again.
     full: bool,
+    /// The transport took an event, so that the stream has to be looked at.
+    looks: bool,
     /// The last frames are on their way, with a deadline; and our half of the stream is closed behind them.
     lingers: Linger,
     shut: bool,
@@ -169,6 +171,7 @@ impl<T: Transport> Conn<T> {
             stage: Stage::Idle,
             transport: None,
             full: false,
+            looks: false,
             lingers: Linger::default(),
             shut: false,
             read_all: false,

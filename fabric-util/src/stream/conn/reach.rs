@@ -6,6 +6,9 @@ use super::{ConnState, Host, Locked};
 use crate::stream::link::Pending;
 use crate::stream::transport::{Reached, Transport};
 
+/// Long operations that are executed before other connections have their turn.
+const REACHED_A_TURN: usize = 4;
+
 impl<T: Transport, H: Host> Locked<'_, T, H> {
     /// Executes what the transport can by itself of the beginning of `work`; says how many, and whether a turn has to follow.
     /// The rest is to be posted.
@@ -61,7 +64,7 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
         true
     }
 
-    /// Posts operations, some of them to be taken by the peer itself.
+    /// Posts operations, some of them to go beside the stream.
     ///
     /// # Errors
     /// As [`Link::post_send`](crate::stream::Link::post_send).
@@ -71,10 +74,20 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
     #[inline]
     pub unsafe fn post(&mut self, work: &[SendWork<'_>]) -> Result<Pending> {
         let ConnState { link, transport, .. } = &mut *self.state;
-        let is_reached = |addr: *const u8, len| {
-            transport.as_ref().is_some_and(|transport| transport.is_reached(addr, len))
-        };
         // SAFETY: the caller's promise.
-        unsafe { link.post_lending(work, is_reached) }
+        unsafe { link.post_beside(work, transport.as_ref()) }
+    }
+}
+
+impl<T: Transport> ConnState<T> {
+    /// Executes what waited for the end of all before it, but not for ever.
+    pub(super) fn reach_waiting(&mut self) {
+        let Some(transport) = &mut self.transport else { return };
+        for _ in 0..REACHED_A_TURN {
+            if !self.link.has_to_reach() {
+                break;
+            }
+            self.looks |= self.link.reach_next(transport) == Reached::Look;
+        }
     }
 }

@@ -34,6 +34,7 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
     }
 
     fn exchange(&mut self, scratch: &mut [u8]) -> Progress {
+        self.state.looks = false;
         if self.state.is_at_rest() {
             return Progress::Idle;
         }
@@ -119,10 +120,11 @@ impl<T: Transport> ConnState<T> {
         !self.is_holding() && self.link.is_at_rest()
     }
 
-    /// Whether it could write more, if it had its turn.
+    /// Whether it could do more, if it had its turn.
     #[inline]
     pub fn wants_turn(&self) -> bool {
-        !self.full && (self.link.has_output() || self.is_holding()) && self.transport.is_some()
+        let writes = !self.full && (self.link.has_output() || self.is_holding());
+        (writes || self.looks || self.link.has_to_reach()) && self.transport.is_some()
     }
 
     /// Whether the transport has bytes of this connection that it has not passed on.
@@ -135,6 +137,9 @@ impl<T: Transport> ConnState<T> {
     pub fn flush(&mut self, policy: AckPolicy) -> bool {
         let mut wrote = false;
         self.full = false;
+        if self.link.has_to_reach() {
+            self.reach_waiting();
+        }
         self.link.encode(policy);
         for _ in 0..WRITES_A_TURN {
             let Some(transport) = &mut self.transport else { return wrote };
