@@ -58,6 +58,8 @@ const fn encoded_len(rails: usize) -> usize {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(into = "Vec<u8>", try_from = "Vec<u8>"))]
 pub struct Address {
     identity: EndpointIdentity,
     host: HostIdentity,
@@ -186,6 +188,23 @@ impl Address {
                 rails => Rails::Many(rails.into()),
             },
         })
+    }
+}
+
+/// As it travels by serde.
+#[cfg(feature = "serde")]
+impl From<Address> for Vec<u8> {
+    fn from(address: Address) -> Self {
+        address.to_bytes()
+    }
+}
+
+#[cfg(feature = "serde")]
+impl TryFrom<Vec<u8>> for Address {
+    type Error = AddressError;
+
+    fn try_from(bytes: Vec<u8>) -> Result<Self, AddressError> {
+        Address::from_bytes(&bytes)
     }
 }
 

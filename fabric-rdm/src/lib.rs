@@ -25,7 +25,7 @@
 //!   sent in pieces where there are no grants, or its region lacks [`REMOTE_READ`](fabric::Access::REMOTE_READ).
 //!
 //! # Not there
-//! One-sided operations to the endpoint itself, and writes with immediate data: a message behind the write says the same.
+//! One-sided operations to the endpoint itself.
 //! Datagrams that may be lost are another kind of endpoint: [`fabric::DatagramEndpoint`].
 
 #![forbid(unsafe_code)]
@@ -45,8 +45,8 @@ pub use address::{Address, MAX_ADDRESS_BYTES, MAX_RAILS};
 pub use address_error::AddressError;
 pub use connection::DeathCause;
 pub use endpoint::{
-    Claimed, Completion, Counter, Endpoint, Full, Kind, OpId, PeerEvent, PostError, Probed,
-    RdmAttr, Recv, Send, Status,
+    Claimed, Completion, Counter, Endpoint, Full, Kind, OpId, PayloadRef, PeerEvent, PostError,
+    Probed, RdmAttr, Recv, Send, Status,
 };
 pub use identity::{EndpointIdentity, HostIdentity};
 pub use peers::{Peer, Peers};

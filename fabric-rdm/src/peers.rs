@@ -12,6 +12,7 @@ use crate::identity::EndpointIdentity;
 ///
 /// After [`Peers::remove`] it names no peer, and never another: a later peer at the same index has another generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Peer {
     index: u32,
     generation: u32,

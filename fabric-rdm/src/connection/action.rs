@@ -6,6 +6,7 @@ use super::hello::{Hello, Refusal};
 
 /// How long things may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Timeouts {
     /// From the first post until the connection is there; then the peer is unreachable. One that answers, and has no place for
     /// a connection, is waited for ten times as long. Time in which there is no place for it here does not count.
@@ -14,7 +15,8 @@ pub struct Timeouts {
     pub attempt: Duration,
     /// For the attempt of the other side, after the own one was refused because of it.
     pub crossing: Duration,
-    /// Before the second attempt, and twice as long before each further one, up to 32 times.
+    /// Before the second attempt, and twice as long before each further one, up to 32 times; up to a half less, so that those that
+    /// failed together do not ask together. A peer that says when it has a place is asked then, or after half of `connect`.
     pub retry: Duration,
 }
 
@@ -36,6 +38,7 @@ pub struct ConnId(pub(super) u64);
 /// Why a peer is dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum DeathCause {
     /// The connection was lost, or the peer says that it was.
     #[error("the connection to it was lost")]

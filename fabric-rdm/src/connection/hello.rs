@@ -1,5 +1,7 @@
 //! What both sides of a connection say before it is one.
 
+use std::time::Duration;
+
 use crate::identity::EndpointIdentity;
 
 /// What goes with a connection request, and with its acceptance.
@@ -36,6 +38,6 @@ pub enum Refusal {
     Stale(u64),
     /// The side that asks is not known here: the application may insert it later.
     Stranger,
-    /// As many connections are open as may be: one of them is being parked.
-    Busy,
+    /// As many connections are open as may be: there may be a place after this time, or after one that is not known (zero).
+    Busy(Duration),
 }

@@ -3,15 +3,12 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::action::{Action, Answer, ConnId, DeathCause, DialError, Phase, Timeouts};
+use super::action::{Action, Answer, ConnId, DeathCause, Phase, Timeouts};
 use super::hello::{Hello, Refusal};
 use crate::identity::EndpointIdentity;
 
-/// A peer that answers is waited for so many times as long as one that may not be there.
-const BUSY: u32 = 10;
-
 /// A session number may be so much higher than the last one known: more is not honest, and could use the numbers up.
-const MAX_SESSIONS_AHEAD: u64 = 1 << 32;
+pub(super) const MAX_SESSIONS_AHEAD: u64 = 1 << 32;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum State {
@@ -64,7 +61,7 @@ pub(super) struct Parking {
 /// The connection to one peer: see the [module](super). All times count from any moment, the same for all calls.
 #[derive(Debug)]
 pub struct PeerConnection {
-    me: EndpointIdentity,
+    pub(super) me: EndpointIdentity,
     peer: EndpointIdentity,
     pub(super) timeouts: Timeouts,
     pub(super) state: State,
@@ -75,18 +72,18 @@ pub struct PeerConnection {
     /// Since when there is no place for it on this side.
     pub(super) no_place_since: Option<Duration>,
     /// The highest number of any attempt that is known, and of a connection that was accepted.
-    attempts: u64,
+    pub(super) attempts: u64,
     accepted: u64,
-    life: u32,
+    pub(super) life: u32,
     /// The highest life that the peer spoke of.
-    peer_life: u32,
+    pub(super) peer_life: u32,
     pub(super) sent: u64,
     pub(super) received: u64,
     /// There was a connection in this life.
     has_met: bool,
-    failures: u32,
+    pub(super) failures: u32,
     /// The last attempt was refused since the peer does not know this side.
-    is_stranger: bool,
+    pub(super) is_stranger: bool,
     next_conn: u64,
     pub(super) actions: VecDeque<Action>,
 }
@@ -190,35 +187,14 @@ impl PeerConnection {
         Ok(())
     }
 
-    fn conn(&mut self) -> ConnId {
+    pub(super) fn conn(&mut self) -> ConnId {
         self.next_conn += 1;
         ConnId(self.next_conn)
     }
 
-    fn hello(&self, session: u64, force: bool) -> Hello {
+    pub(super) fn hello(&self, session: u64, force: bool) -> Hello {
         let PeerConnection { me: from, peer: to, life, sent, received, .. } = *self;
         Hello { from, to, session, life, force, sent, received }
-    }
-
-    pub(super) fn dial(&mut self, now: Duration, force: bool) {
-        self.found_place(now);
-        self.attempts += 1;
-        let (conn, session) = (self.conn(), self.attempts);
-        let until = now.saturating_add(self.timeouts.attempt);
-        self.state = State::Dialing { conn, session, force, until };
-        self.actions.push_back(Action::Dial(conn, self.hello(session, force)));
-    }
-
-    /// No connection any more: another attempt later, if one is wanted.
-    pub(super) fn retry_later(&mut self, now: Duration) {
-        self.state = match self.wanted {
-            None => State::Idle,
-            Some(_) => {
-                let wait = self.timeouts.retry.saturating_mul(1 << self.failures.min(5));
-                self.failures = self.failures.saturating_add(1);
-                State::Waiting { until: now.saturating_add(wait), force: false }
-            }
-        };
     }
 
     /// The connection that there is, or is attempted.
@@ -294,14 +270,8 @@ impl PeerConnection {
         if mine == theirs { self.me < self.peer } else { mine }
     }
 
-    /// The peer has said something: it is not unreachable, though it may take long until both have a place.
-    fn is_there(&mut self, now: Duration) {
-        let last = self.first_wanted.saturating_add(self.timeouts.connect.saturating_mul(BUSY));
-        self.wanted = self.wanted.map(|since| since.max(now.min(last)));
-    }
-
     /// Whether there never was a connection, as far as this side knows.
-    fn is_new(&self) -> bool {
+    pub(super) fn is_new(&self) -> bool {
         self.accepted == 0
     }
 
@@ -392,49 +362,6 @@ impl PeerConnection {
         self.actions.push_back(Action::Ready(conn));
     }
 
-    /// An attempt failed.
-    pub fn on_failed(&mut self, now: Duration, conn: ConnId, error: DialError) {
-        let State::Dialing { conn: current, .. } = self.state else { return };
-        if conn != current {
-            return;
-        }
-        if let DialError::Refused(Refusal::Over(life)) = error {
-            self.peer_life = self.peer_life.max(life.saturating_add(1));
-        }
-        if let DialError::Refused(Refusal::Busy | Refusal::Crossing | Refusal::Stale(_)) = error {
-            self.is_there(now);
-        }
-        match error {
-            DialError::Refused(Refusal::Crossing) => {
-                let until = now.saturating_add(self.timeouts.crossing);
-                self.state = State::Waiting { until, force: true };
-            }
-            DialError::Refused(Refusal::Gone) => {
-                self.state = State::Idle;
-                self.die(DeathCause::Gone);
-            }
-            DialError::Refused(Refusal::Over(life)) if life >= self.life => {
-                if self.is_new() {
-                    // What is over is of before this side forgot the peer: nothing of this side's is lost with it.
-                    self.life = life.saturating_add(1);
-                    return self.retry_later(now);
-                }
-                self.state = State::Idle;
-                self.die(DeathCause::Lost);
-            }
-            DialError::Refused(Refusal::Stale(attempts)) => {
-                let ahead = attempts.saturating_sub(self.attempts).min(MAX_SESSIONS_AHEAD);
-                self.attempts += ahead;
-                self.retry_later(now);
-            }
-            DialError::Refused(Refusal::Busy) => self.retry_later(now),
-            DialError::Refused(Refusal::Stranger | Refusal::Over(_)) | DialError::Unreachable => {
-                self.is_stranger = error == DialError::Refused(Refusal::Stranger);
-                self.retry_later(now);
-            }
-        }
-    }
-
     /// A connection that there was is lost, or was closed by the peer.
     pub fn on_lost(&mut self, now: Duration, conn: ConnId) {
         if self.current() != Some(conn) {
@@ -462,27 +389,5 @@ impl PeerConnection {
     /// peer's next [`Hello`] is near to.
     pub fn numbers(&self) -> (u64, u64, u64) {
         (self.attempts, self.sent, self.received)
-    }
-
-    /// Time passes.
-    pub fn tick(&mut self, now: Duration) {
-        if self.expires().is_some_and(|at| at <= now) {
-            let cause =
-                if self.is_stranger { DeathCause::NotAdmitted } else { DeathCause::Unreachable };
-            return self.die(cause);
-        }
-        match self.state {
-            State::Waiting { until, force } if until <= now && self.no_place_since.is_none() => {
-                self.dial(now, force);
-            }
-            // One that was accepted and is not confirmed holds a place.
-            State::Dialing { conn, until, .. } | State::Accepted { conn, until, .. }
-                if until <= now =>
-            {
-                self.actions.push_back(Action::Close(conn));
-                self.retry_later(now);
-            }
-            _ => {}
-        }
     }
 }

@@ -21,6 +21,7 @@
 //!   new connection is used, so that a gap is a death and never passes for order.
 
 mod action;
+mod attempts;
 mod hello;
 mod machine;
 mod numbering;

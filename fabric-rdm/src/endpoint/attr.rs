@@ -10,6 +10,7 @@ use crate::window::WindowLimits;
 /// The settings of an endpoint. `Default` suits most.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RdmAttr {
     /// Sends and one-sided operations that may be outstanding, to all peers together; completions not yet taken count.
     pub send_depth: u32,

@@ -13,6 +13,8 @@ use super::lock::lock;
 pub(super) enum Call {
     /// To look at an endpoint: something has changed that it may be waiting for.
     Look(u64),
+    /// To look at all of them: what they share has become short.
+    LookAtAll,
     /// To let go of one, and to say so.
     Remove(u64, SyncSender<()>),
     Stop,

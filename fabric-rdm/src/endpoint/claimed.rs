@@ -16,6 +16,7 @@ use crate::matching::{Envelope, MessageId, Pattern};
 
 /// A message without a receive, as [`Endpoint::probe`] found it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Probed {
     id: MessageId,
     /// What is known of it.

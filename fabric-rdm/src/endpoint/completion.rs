@@ -7,6 +7,7 @@ use crate::peers::Peer;
 /// What a completed operation was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Kind {
     /// A message to a peer.
     Send,
@@ -18,6 +19,8 @@ pub enum Kind {
     Write,
     /// A one-sided read.
     Read,
+    /// A peer's write with immediate data to memory here: its bytes are there. It takes no receive, and its context is 0.
+    RecvWrite,
     /// A one-sided atomic operation.
     Atomic,
 }
@@ -25,6 +28,7 @@ pub enum Kind {
 /// How an operation ended; the same on every provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Status {
     /// A send: the target's library has the message, and it survives the sender; with
     /// [`Send::matched`](crate::Send::matched), it has met a receive as well. A receive: it has its message.
@@ -65,6 +69,7 @@ impl fmt::Display for Status {
 /// The end of one operation. `Default` is for room to take some. Operations end in the order in which they are finished, which is not always that of their posts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Completion {
     /// The value given when the operation was posted.
     pub context: u64,
@@ -72,18 +77,19 @@ pub struct Completion {
     pub kind: Kind,
     /// How it ended.
     pub status: Status,
-    /// The peer of the operation; of a receive, the peer whose message it took. `None`: a receive that took none.
+    /// The peer of the operation; of a receive, the peer whose message it took; of a peer's write, that peer. `None`: a receive
+    /// that took none.
     pub peer: Option<Peer>,
     /// The tag of the message; `None` if it is untagged, or there is none.
     pub tag: Option<u64>,
     /// Bytes: of what this side initiated, those that it was posted with; of a receive, those that are in its buffer; of
-    /// `Released`, those that messages took. 0 unless the status is `Ok` or `Truncated`, or it is `Released`.
+    /// a peer's write, those that it wrote; of `Released`, those that messages took. 0 unless the status is `Ok` or `Truncated`, or it is `Released`.
     pub len: u64,
     /// Bytes of the message as it was sent.
     pub message_len: u64,
     /// Where in the receive's buffer the message begins: 0 unless that is for many messages.
     pub offset: u64,
-    /// Immediate data, in host order, on receives of messages that carry some.
+    /// Immediate data, in host order, on receives of messages that carry some, and on peers' writes.
     pub immediate: Option<u32>,
 }
 

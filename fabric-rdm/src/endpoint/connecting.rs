@@ -15,6 +15,9 @@ use crate::connection::{Action, ConnId, DeathCause, DialError, Hello, Phase};
 use crate::peers::Peer;
 use crate::window::{Resource, SendWindow, WindowLimits};
 
+/// A connection stays so many times as long as it took to make it.
+const STAYS: u32 = 3;
+
 impl PeerLink {
     /// What hellos of the peer are read by.
     pub(super) fn known(&self, shared: &Shared) -> Known {
@@ -68,6 +71,7 @@ impl PeerLink {
         let rails = address.rails().len();
         let rail = address.rails().nth(self.dials % rails.max(1));
         self.dials += 1;
+        self.phase_since = shared.now();
         let dialed = self.open(shared).and_then(|endpoint| {
             if let Some(rail) = rail {
                 endpoint.connect(rail, &encode_hello(hello))?;
@@ -152,8 +156,11 @@ impl PeerLink {
         self.current = Some(id);
         shared.connected += 1;
         self.current().into_iter().for_each(|conn| conn.taken.is_connected());
-        // It is not the one to be parked next, before anything went by it.
+        // It is not the one to be parked next, before anything went by it: a message and its answer take about as long as this did.
         self.touch(shared);
+        let now = shared.now();
+        let took = now.saturating_sub(self.phase_since).min(shared.attr.timeouts.retry);
+        self.stays_until = now.saturating_add(STAYS * took);
         self.gave_way = 0;
         if let Some(account) = self.account {
             shared.windows.resume(account);

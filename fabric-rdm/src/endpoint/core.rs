@@ -6,6 +6,7 @@ use std::time::Duration;
 use fabric::{Completion as RawCompletion, Listener};
 use fabric_core::{Error, Event, Result};
 
+use super::appointments::Appointments;
 use super::attempts::Attempts;
 use super::completion::Completion;
 use super::held::HeldRequests;
@@ -38,10 +39,14 @@ pub(super) struct Core {
     pub(super) next_room: Duration,
     /// Requests that wait for the same.
     pub(super) held: HeldRequests,
+    /// When those come again for which there is no room either.
+    pub(super) appointments: Appointments,
     /// A want of descriptors and the like: attempts wait.
     pub(super) shortage: Shortage,
     /// Requests wait that can be answered, and were not in the last turn.
     pub(super) more_requests: bool,
+    /// The next place is for an attempt, if one waits, and not for a request.
+    pub(super) is_own_turn: bool,
     /// When state machines have to be called.
     pub(super) timers: BTreeSet<(Duration, Peer)>,
 }
@@ -54,6 +59,7 @@ impl Core {
             raw: vec![RawCompletion::default(); BATCH].into(),
             open: Vec::new(),
             attempts: Attempts::new(shared.attr.max_open),
+            appointments: Appointments::new(shared.attr.timeouts.connect / 2),
             peers: Peers::new(shared.attr.max_peers)?,
             shared,
             waiting: VecDeque::new(),
@@ -61,6 +67,7 @@ impl Core {
             held: HeldRequests::default(),
             shortage: Shortage::new(),
             more_requests: false,
+            is_own_turn: false,
             timers: BTreeSet::new(),
         })
     }
@@ -90,15 +97,7 @@ impl Core {
 
     /// One turn: what `fabric` has for the endpoint, and what follows. Whether there was anything.
     pub(super) fn progress(&mut self) -> bool {
-        let mut found = false;
-        // Others have their turn, however fast a peer is.
-        for _ in 0..TURNS {
-            let taken = self.take_completions();
-            found |= taken > 0;
-            if taken < BATCH {
-                break;
-            }
-        }
+        let mut found = self.take_arrived();
         if !found {
             // Where it fails, the queue is over.
             let _ = self.shared.slots.on_idle();
@@ -113,6 +112,20 @@ impl Core {
         }
         self.tick();
         self.pump();
+        found
+    }
+
+    /// What has come arrives. Its senders may know that it has, so this is before what depends on that. Whether there was any.
+    pub(super) fn take_arrived(&mut self) -> bool {
+        let mut found = false;
+        // Others have their turn, however fast a peer is.
+        for _ in 0..TURNS {
+            let taken = self.take_completions();
+            found |= taken > 0;
+            if taken < BATCH {
+                break;
+            }
+        }
         found
     }
 

@@ -99,7 +99,7 @@ pub(super) struct Counters {
     by_kind: [Counter; KINDS],
 }
 
-const KINDS: usize = 5;
+const KINDS: usize = 6;
 
 impl Counters {
     pub(super) fn new() -> Self {
@@ -114,6 +114,7 @@ impl Counters {
             Kind::Write => 2,
             Kind::Read => 3,
             Kind::Atomic => 4,
+            Kind::RecvWrite => 5,
         };
         &self.by_kind[at]
     }

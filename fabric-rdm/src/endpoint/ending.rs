@@ -5,7 +5,7 @@ use fabric_core::Result;
 use super::completion::Status;
 use super::core::Core;
 use super::link::PeerLink;
-use super::ops::{Body, Incoming, Payload, SendOp};
+use super::ops::{Incoming, Payload};
 use super::shared::{PeerEvent, Shared};
 use super::table::OpKey;
 use crate::address::Address;
@@ -50,6 +50,8 @@ impl Core {
     /// Takes a peer out: what is pending ends as canceled, its messages are dropped.
     pub(super) fn remove(&mut self, peer: Peer) -> Result<Address> {
         self.peers.get(peer)?;
+        // What it sent before that was received.
+        self.take_arrived();
         self.end_all(peer, Status::Canceled, Status::Canceled);
         let mut dropped = Vec::new();
         self.shared.matcher.remove_peer(peer, |_, _| {}, |message| dropped.push(message.payload));
@@ -87,9 +89,9 @@ impl Core {
         }
         let Some((link, shared)) = self.find_link(peer) else { return false };
         let Some(at) = link.queue.iter().position(|queued| *queued == key) else { return false };
-        if let Some(SendOp { body: Body::Message(message), len, .. }) = shared.sends.get(key) {
-            link.uncharged -= u64::from(message.charged.is_none());
-            link.uncharge(message.charged, *len);
+        if let Some(op) = shared.sends.get_mut(key) {
+            link.uncharged -= u64::from(op.lacks_place());
+            link.uncharge(op.take_place(), op.window_len());
         }
         link.queue.remove(at);
         link.end_op(shared, key, Status::Canceled);
@@ -121,6 +123,10 @@ impl Core {
 
     /// Ends a receive that has not met its message. Whether there was one.
     pub(super) fn cancel_recv(&mut self, key: OpKey) -> bool {
+        // It may have a message by now, whose sender knows that.
+        if self.take_arrived() {
+            self.pump();
+        }
         let id = self.shared.recvs.get(key).and_then(|recv| recv.id);
         let Some(id) = id else { return false };
         let ending = self.shared.matcher.cancel(id);

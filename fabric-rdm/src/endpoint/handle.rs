@@ -29,9 +29,11 @@ const OP: &str = "make rdm endpoint";
 
 /// Names an operation that was posted, to cancel it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct OpId(pub(super) Which);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) enum Which {
     Send(OpKey),
     Recv(OpKey),
@@ -256,8 +258,12 @@ impl Endpoint {
     /// Posts a one-sided operation: a write, a read or an atomic, with the contract of a connected endpoint. Operations to one
     /// peer are executed in the order of their posts as there, across connections that are parked too.
     ///
+    /// A write with [immediate data](Op::immediate) takes no receive: the peer has a completion of its own, a
+    /// [`RecvWrite`](crate::Kind::RecvWrite), in the order of messages, and the bytes are there by then. It takes a place in the
+    /// peer's window, as a message does, until the peer has taken that completion.
+    ///
     /// # Errors
-    /// As [`post_send`](Endpoint::post_send); `InvalidArgument` for a message; `Unsupported` for immediate data, and to oneself.
+    /// As [`post_send`](Endpoint::post_send); `InvalidArgument` for a message; `Unsupported` to oneself.
     pub fn post(&self, peer: Peer, op: &Op<'_>) -> Result<OpId, PostError> {
         self.check("post")?;
         self.driver.call(|core| core.post_one_sided(peer, op)).map(|key| OpId(Which::Send(key)))

@@ -3,6 +3,8 @@
 //! A request has 48 bytes. So it has half of the identity that is meant, which is random like all of it, and the lower 48 bits
 //! of numbers that count messages and attempts.
 
+use std::time::Duration;
+
 use fabric_core::info::{MAX_ACCEPT_DATA, MAX_CONNECT_DATA, MAX_REJECT_DATA};
 use zerocopy::byteorder::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -12,7 +14,7 @@ use crate::connection::{Hello, Refusal};
 use crate::identity::EndpointIdentity;
 
 /// The version of the protocol, of requests and of all that connections carry.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 const FORCE: u8 = 1;
 
@@ -191,7 +193,7 @@ pub(super) fn encode_refusal(refusal: Refusal) -> Vec<u8> {
         Refusal::Over(life) => (3, u64::from(life)),
         Refusal::Stale(session) => (4, session),
         Refusal::Stranger => (5, 0),
-        Refusal::Busy => (6, 0),
+        Refusal::Busy(wait) => (6, wait.as_micros() as u64),
     };
     let raw = RawRefusal { version: VERSION, kind, zero: [0; 6], number: number.into() };
     raw.as_bytes().to_vec()
@@ -210,7 +212,7 @@ pub(super) fn decode_refusal(data: &[u8]) -> Option<Refusal> {
         (3, life) => u32::try_from(life).ok().map(Refusal::Over),
         (4, session) => Some(Refusal::Stale(session)),
         (5, 0) => Some(Refusal::Stranger),
-        (6, 0) => Some(Refusal::Busy),
+        (6, micros) => Some(Refusal::Busy(Duration::from_micros(micros))),
         _ => None,
     }
 }
@@ -279,7 +281,8 @@ mod tests {
             Refusal::Over(7),
             Refusal::Stale(1 << 50),
             Refusal::Stranger,
-            Refusal::Busy,
+            Refusal::Busy(Duration::ZERO),
+            Refusal::Busy(Duration::from_micros(u64::MAX)),
         ] {
             let data = encode_refusal(refusal);
             assert!(data.len() <= MAX_REJECT_DATA);

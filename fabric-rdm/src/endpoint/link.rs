@@ -133,8 +133,10 @@ pub(super) struct PeerLink {
     pub(super) refused: bool,
     /// When its state machine has to be called.
     pub(super) deadline: Option<Duration>,
-    /// Since when it is accepted, or being parked.
+    /// Since when it is attempted or accepted, or being parked.
     pub(super) phase_since: Duration,
+    /// It is not parked earlier than this for another one: so it can be of use.
+    pub(super) stays_until: Duration,
     /// When it has to be seen again that the peer lives, since something waits there and there is no connection.
     pub(super) next_look: Duration,
     /// It was not inserted by the application.
@@ -185,6 +187,7 @@ impl PeerLink {
             refused: false,
             deadline: None,
             phase_since: Duration::ZERO,
+            stays_until: Duration::ZERO,
             next_look: Duration::ZERO,
             is_stranger: false,
             is_open: false,

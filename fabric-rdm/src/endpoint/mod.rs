@@ -8,6 +8,7 @@
 //! | `core`, `shared` | what is under the endpoint's lock, and one turn of progress |
 //! | `link` | what there is for one peer |
 //! | `connecting`, `requests`, `held`, `room` | connections as their state machines want them, those that peers ask for, and how many |
+//! | `attempts`, `appointments`, `shortage` | how many attempts there are at a time, when refused peers come again, and what the process has too little of |
 //! | `hello_data` | what requests and their answers carry |
 //! | `sends`, `transmit`, `posting` | posts, what goes out, and the posts of connections by which it does |
 //! | `receives`, `deliveries` | what comes in, which receive it meets, and how its payload gets there |
@@ -16,6 +17,7 @@
 //! | `ending` | death, removal, cancel |
 //! | `wire`, `slots` | the format of frames, and the memory they are in |
 
+mod appointments;
 mod attempts;
 mod attr;
 mod calls;
@@ -56,6 +58,6 @@ pub use claimed::{Claimed, Probed};
 pub use completion::{Completion, Kind, Status};
 pub use counters::Counter;
 pub use handle::{Endpoint, OpId};
-pub use op::{Recv, Send};
+pub use op::{PayloadRef, Recv, Send};
 pub use post_error::{Full, PostError};
 pub use shared::PeerEvent;

@@ -6,8 +6,10 @@ use crate::matching::Pattern;
 
 /// The payload of a message.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum PayloadRef<'a> {
+pub enum PayloadRef<'a> {
+    /// Bytes that are injected.
     Bytes(&'a [u8]),
+    /// Part of a region.
     Slice(Slice<'a>),
 }
 
@@ -82,6 +84,36 @@ impl<'a> Send<'a> {
         self.signaled = false;
         self
     }
+
+    /// What is sent.
+    pub fn payload(&self) -> PayloadRef<'a> {
+        self.payload
+    }
+
+    /// Its tag, if it has one.
+    pub fn get_tag(&self) -> Option<u64> {
+        self.tag
+    }
+
+    /// Its immediate data, if it carries some.
+    pub fn get_immediate(&self) -> Option<u32> {
+        self.immediate
+    }
+
+    /// The value that comes back in the completion.
+    pub fn get_context(&self) -> u64 {
+        self.context
+    }
+
+    /// Whether it completes only when it has met a receive.
+    pub fn is_matched(&self) -> bool {
+        self.matched
+    }
+
+    /// Whether success has a completion.
+    pub fn is_signaled(&self) -> bool {
+        self.signaled
+    }
 }
 
 /// A receive to be posted.
@@ -119,5 +151,30 @@ impl<'a> Recv<'a> {
     pub fn unsignaled(mut self) -> Self {
         self.signaled = false;
         self
+    }
+
+    /// Which messages it takes.
+    pub fn pattern(&self) -> Pattern {
+        self.pattern
+    }
+
+    /// Where they go.
+    pub fn slice(&self) -> Slice<'a> {
+        self.into
+    }
+
+    /// As long as so many bytes are free, it takes one more message; `None`: it takes one.
+    pub fn min_free(&self) -> Option<u64> {
+        self.min_free
+    }
+
+    /// The value that comes back in the completions.
+    pub fn get_context(&self) -> u64 {
+        self.context
+    }
+
+    /// Whether success has a completion.
+    pub fn is_signaled(&self) -> bool {
+        self.signaled
     }
 }

@@ -40,12 +40,46 @@ impl SendOp {
         let (posts, waits_payload, waits_match) = (0, false, false);
         SendOp { peer, context, kind, signaled, len, body, posts, waits_payload, waits_match }
     }
+
+    /// Whether it has to get a place in the window.
+    pub(super) fn lacks_place(&self) -> bool {
+        match &self.body {
+            Body::Message(message) => message.charged.is_none(),
+            Body::Notified(_, is_charged) => !is_charged,
+            Body::OneSided(_) | Body::Posted => false,
+        }
+    }
+
+    /// The bytes that count in the window.
+    pub(super) fn window_len(&self) -> u64 {
+        if let Body::Notified(..) = self.body { 0 } else { self.len }
+    }
+
+    /// It has its place, for a message to go this way.
+    pub(super) fn give_place(&mut self, way: Way) {
+        match &mut self.body {
+            Body::Message(message) => message.charged = Some(way),
+            Body::Notified(_, is_charged) => *is_charged = true,
+            Body::OneSided(_) | Body::Posted => {}
+        }
+    }
+
+    /// It has no place any more; says whether it had one, and for which way.
+    pub(super) fn take_place(&mut self) -> Option<Way> {
+        match &mut self.body {
+            Body::Message(message) => message.charged.take(),
+            Body::Notified(_, is_charged) => std::mem::take(is_charged).then_some(Way::Whole),
+            Body::OneSided(_) | Body::Posted => None,
+        }
+    }
 }
 
 /// What is needed of an operation that was not posted at once, or not all of it.
 pub(super) enum Body {
     Message(Box<Outgoing>),
     OneSided(Box<OwnedOp>),
+    /// A write with immediate data: like a message without bytes it needs a place in the window, and has it or not.
+    Notified(Box<OwnedOp>, bool),
     /// All that is needed of it was posted.
     Posted,
 }

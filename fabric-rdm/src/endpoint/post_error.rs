@@ -8,6 +8,7 @@ use crate::window::Blocked;
 /// Why an operation was not posted: it had no effect, and nothing of it happens later.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum PostError {
     /// There is no room for it now.
     #[error("try again: {0}")]
@@ -23,6 +24,7 @@ pub enum PostError {
 /// What there is no room in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Full {
     /// The endpoint's own depth: take completions, then post again.
     #[error("as many operations are outstanding as the endpoint's depth allows: take completions")]

@@ -1,10 +1,10 @@
 //! What arrives: frames of peers, the receives that messages meet, and messages that the application claims.
 
-use fabric::{Access, Completion as RawCompletion};
+use fabric::{Access, Completion as RawCompletion, OpKind};
 use fabric_core::Error;
 use smallvec::SmallVec;
 
-use super::completion::Status;
+use super::completion::{Completion, Kind, Status};
 use super::core::Core;
 use super::deliveries::InSlot;
 use super::link::{Control, PeerLink};
@@ -63,7 +63,15 @@ impl Core {
     /// A receive of a connection has completed.
     pub(super) fn on_slot(&mut self, slot: u32, completion: &RawCompletion) {
         let from = self.shared.conns.get(&completion.endpoint).copied();
-        if completion.is_ok() {
+        if completion.is_ok() && completion.kind == OpKind::RecvWrite {
+            // It took the slot, and left it as it was.
+            match (from, completion.immediate) {
+                (Some((peer, id)), Some(data)) => {
+                    self.on_written(peer, id, data, completion.len as u64)
+                }
+                _ => self.shared.dropped += 1,
+            }
+        } else if completion.is_ok() {
             match (from, self.shared.slots.part(slot)) {
                 (Some((peer, id)), Some(part)) => self.on_frame(peer, id, &part, completion.len),
                 _ => self.shared.dropped += 1,
@@ -90,13 +98,7 @@ impl Core {
         else {
             return self.break_off(peer, id);
         };
-        if let Some((link, shared)) = self.find_link(peer)
-            && link.connection.on_heard(id)
-        {
-            link.mark(shared);
-            // What came goes by the connection that is there now.
-            self.act(peer);
-        }
+        self.on_heard(peer, id);
         let from = InSlot { part, start, len: len - start };
         let Some((link, shared)) = self.find_link(peer) else { return };
         match frame {
@@ -113,6 +115,24 @@ impl Core {
                 }
             }
             frame => link.on_control(shared, id, &frame, &from),
+        }
+    }
+
+    fn on_heard(&mut self, peer: Peer, id: ConnId) {
+        if let Some((link, shared)) = self.find_link(peer)
+            && link.connection.on_heard(id)
+        {
+            link.mark(shared);
+            // What came goes by the connection that is there now.
+            self.act(peer);
+        }
+    }
+
+    /// A peer has written with immediate data.
+    fn on_written(&mut self, peer: Peer, id: ConnId, immediate: u32, len: u64) {
+        self.on_heard(peer, id);
+        if let Some((link, shared)) = self.find_link(peer) {
+            link.on_written(shared, id, immediate, len);
         }
     }
 
@@ -279,6 +299,22 @@ impl PeerLink {
                 self.break_off(shared, id);
             }
         }
+    }
+
+    /// It counts as a message, the next one, and its place is free when the application knows of it: so these are bounded.
+    fn on_written(&mut self, shared: &mut Shared, id: ConnId, immediate: u32, len: u64) {
+        let (_, _, number) = self.connection.numbers();
+        if !self.connection.on_message(id, number) {
+            return self.mark(shared);
+        }
+        self.touch(shared);
+        let account = self.account.filter(|account| shared.windows.on_message(*account, 0).is_ok());
+        let Some(account) = account else { return self.break_off(shared, id) };
+        let mut completion = Completion::new(0, Kind::RecvWrite, Status::Ok);
+        completion.peer = Some(self.peer);
+        (completion.len, completion.message_len) = (len, len);
+        completion.immediate = Some(immediate);
+        shared.end_recv(completion, true, false, Some((account, 0)));
     }
 
     fn on_control(&mut self, shared: &mut Shared, id: ConnId, frame: &Frame, from: &InSlot<'_>) {

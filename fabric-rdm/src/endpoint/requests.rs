@@ -1,5 +1,7 @@
 //! Requests of peers and strangers for a connection.
 
+use std::time::Duration;
+
 use fabric::ConnectRequest;
 use fabric_core::Result;
 use fabric_util::log_line;
@@ -34,10 +36,21 @@ impl Core {
         }
     }
 
-    /// Answers requests that waited, as long as there is room.
+    /// Answers requests that waited, as long as there is room, and makes an attempt that waited behind each: so a crowd that asks
+    /// keeps no answer from going out.
     fn on_held(&mut self) {
         while !self.is_full() {
+            self.is_own_turn = !self.is_own_turn;
+            if self.is_own_turn
+                && let Some(peer) = self.hurry_waiting()
+            {
+                self.act(peer);
+                self.note_active(peer);
+                continue;
+            }
             let Some(held) = self.held.pop() else { return self.call_waiting() };
+            let waited_since = held.until.saturating_sub(self.shared.attr.timeouts.attempt / 2);
+            self.appointments.on_served(self.shared.now(), waited_since);
             self.answer(held.request);
         }
     }
@@ -46,8 +59,14 @@ impl Core {
     pub(super) fn refuse_late(&mut self) {
         let now = if self.held.is_empty() { return } else { self.shared.now() };
         while let Some(mut held) = self.held.pop_late(now) {
-            let _ = refuse(&mut held.request, Refusal::Busy); // it may be over
+            self.refuse_busy(&mut held.request);
         }
+    }
+
+    /// Refuses a request for which there is no room, and says when to come again.
+    fn refuse_busy(&mut self, request: &mut ConnectRequest) {
+        let wait = self.appointments.next(self.shared.now(), self.held.len());
+        let _ = refuse(request, Refusal::Busy(wait)); // it may be over
     }
 
     /// Answers a request, or has it wait for room.
@@ -59,7 +78,7 @@ impl Core {
                 // Half of the time that the peer waits is left for the way.
                 let until = self.shared.now() + self.shared.attr.timeouts.attempt / 2;
                 if let Some(mut refused) = self.held.hold(HeldRequest { from, request, until }) {
-                    let _ = refuse(&mut refused, Refusal::Busy); // it may be over
+                    self.refuse_busy(&mut refused);
                 }
                 self.make_room();
             }
@@ -133,7 +152,7 @@ impl Core {
                         link.lose(shared, id);
                         if shortage::is_of_process(&error) {
                             // The peer may try again, and does not take it for a loss.
-                            let _ = request.reject(&encode_refusal(Refusal::Busy));
+                            let _ = request.reject(&encode_refusal(Refusal::Busy(Duration::ZERO)));
                             self.on_shortage(&error);
                         }
                         Err(error)

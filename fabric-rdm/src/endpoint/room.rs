@@ -12,6 +12,17 @@ const MAX_GAVE_WAY: u32 = 8;
 /// Between looks whether a grant is open.
 const GRANT_LOOK: Duration = Duration::from_micros(100);
 
+/// What is known of the open links when a place is wanted.
+#[derive(Default)]
+struct Survey {
+    /// One whose connection is of no use.
+    useless: Option<Peer>,
+    /// The one that was used the longest time ago: with nothing under way, if there is one. And until when it stays.
+    oldest: Option<(Peer, Duration)>,
+    /// Connections that are being parked.
+    draining: usize,
+}
+
 impl Core {
     /// Keeps the list of links with connections or attempts, and the times of their next calls.
     pub(super) fn note_active(&mut self, peer: Peer) {
@@ -75,11 +86,66 @@ impl Core {
 
     /// Parks as many connections as places are wanted, now and when others can be parked.
     pub(super) fn make_room(&mut self) {
-        if self.is_room_wanted() {
-            while self.abandon_useless() || self.park_oldest() {}
-            self.next_room =
-                self.shared.now().saturating_add(self.shared.attr.timeouts.attempt / 4);
+        if !self.is_room_wanted() {
+            return;
         }
+        let now = self.shared.now();
+        self.next_room = now.saturating_add(self.shared.attr.timeouts.attempt / 4);
+        loop {
+            let Survey { useless, oldest, draining } = self.survey(now);
+            if let Some((link, shared)) = useless.and_then(|peer| self.find_link(peer)) {
+                if !link.connection.abandon(now) {
+                    // Nothing is granted, and no longer waited for.
+                    (link.has_grant, link.phase_since) = (true, now);
+                }
+                link.mark(shared);
+                continue;
+            }
+            let Some((peer, until)) = oldest.filter(|_| draining < self.places_wanted()) else {
+                return;
+            };
+            if now < until {
+                self.next_room = self.next_room.min(until);
+                return;
+            }
+            if let Some((link, shared)) = self.find_link(peer) {
+                link.phase_since = now;
+                link.connection.park();
+                link.mark(shared);
+            }
+        }
+    }
+
+    /// Looks which connection a place could be had of.
+    fn survey(&self, now: Duration) -> Survey {
+        let mut found = Survey::default();
+        let mut best = None;
+        let patience = self.shared.attr.timeouts.attempt;
+        for &peer in &self.open {
+            let Ok((_, Some(link))) = self.peers.get(peer) else { continue };
+            let lasts = now.saturating_sub(link.phase_since);
+            match link.connection.phase() {
+                Phase::Accepted if lasts >= patience => found.useless = Some(peer),
+                Phase::Draining => {
+                    // A peer that does not answer holds its place, and keeps no other from being parked. One that is stopped may
+                    // come back.
+                    found.draining += usize::from(lasts < patience);
+                    let is_late = lasts >= patience.saturating_mul(4);
+                    if is_late && (link.connection.has_sent_park() || !link.has_grant) {
+                        found.useless = Some(peer);
+                    }
+                }
+                Phase::Established => {
+                    let rank = (!link.is_idle(), link.used);
+                    if best.is_none_or(|best| rank < best) {
+                        best = Some(rank);
+                        found.oldest = Some((peer, link.stays_until));
+                    }
+                }
+                _ => {}
+            }
+        }
+        found
     }
 
     fn is_room_wanted(&self) -> bool {
@@ -114,16 +180,24 @@ impl Core {
             self.more_requests |= !self.is_full();
             return;
         }
+        self.hurry_waiting();
+    }
+
+    /// Has the first attempt that waits for a place made, if there is one for it: whose it is. It has the place once the link has
+    /// been looked at.
+    pub(super) fn hurry_waiting(&mut self) -> Option<Peer> {
         if self.shortage.lasts() || !self.may_dial() {
-            return;
+            return None;
         }
         while let Some(peer) = self.waiting.pop_front() {
             let Some((link, shared)) = self.find_link(peer) else { continue };
             link.waits_for_room = false;
             if link.connection.hurry(shared.now()) {
-                return link.mark(shared);
+                link.mark(shared);
+                return Some(peer);
             }
         }
+        None
     }
 
     /// Whether one more connection may be made for this peer.
@@ -174,35 +248,6 @@ impl Core {
         false
     }
 
-    /// Parks the connection that was used the longest time ago: one with nothing under way, if there is one. None, if as many
-    /// are being parked as places are wanted. Whether there was one.
-    fn park_oldest(&mut self) -> bool {
-        let mut oldest: Option<((bool, u64), Peer)> = None;
-        let mut draining = 0;
-        let (now, patience) = (self.shared.now(), self.shared.attr.timeouts.attempt);
-        for &peer in &self.open {
-            let Ok((_, Some(link))) = self.peers.get(peer) else { continue };
-            // A peer that does not answer holds its place, and keeps no other from being parked.
-            let is_prompt = now < link.phase_since.saturating_add(patience);
-            draining += usize::from(link.connection.phase() == Phase::Draining && is_prompt);
-            let rank = (!link.is_idle(), link.used);
-            if link.connection.phase() == Phase::Established
-                && oldest.is_none_or(|(best, _)| rank < best)
-            {
-                oldest = Some((rank, peer));
-            }
-        }
-        if draining < self.places_wanted()
-            && let Some((_, peer)) = oldest
-            && let Some((link, shared)) = self.find_link(peer)
-        {
-            link.phase_since = now;
-            link.mark(shared);
-            return link.connection.park();
-        }
-        false
-    }
-
     /// Begins to park all connections.
     pub(super) fn park_all(&mut self) {
         for at in 0..self.open.len() {
@@ -213,33 +258,6 @@ impl Core {
             }
         }
         self.pump();
-    }
-
-    /// Gives up the first connection that is of no use. Whether there was one.
-    fn abandon_useless(&mut self) -> bool {
-        let (now, patience) = (self.shared.now(), self.shared.attr.timeouts.attempt);
-        for at in 0..self.open.len() {
-            let Some((link, shared)) = self.find_link(self.open[at]) else { continue };
-            let patience = match link.connection.phase() {
-                Phase::Accepted => patience,
-                // A peer that is stopped may come back.
-                Phase::Draining => patience.saturating_mul(4),
-                _ => continue,
-            };
-            if now < link.phase_since.saturating_add(patience) {
-                continue;
-            }
-            let is_given_up = link.connection.abandon(now);
-            if !is_given_up && !link.has_grant {
-                // Nothing is granted, and no longer waited for.
-                (link.has_grant, link.phase_since) = (true, now);
-            }
-            link.mark(shared);
-            if is_given_up {
-                return true;
-            }
-        }
-        false
     }
 
     /// Calls the state machines whose time has come.
@@ -265,9 +283,7 @@ impl Core {
             if link.waits_unconnected() && link.next_look <= now {
                 let _ = link.connection.want(now); // it is not dead
             }
-            let was_dialing = link.connection.phase() == Phase::Dialing && link.is_dialing;
-            link.connection.tick(now);
-            let is_unanswered = was_dialing && link.connection.has_actions();
+            let is_unanswered = link.connection.tick(now);
             link.mark(shared);
             if is_unanswered {
                 self.attempts.is_unanswered(now, self.shared.attr.timeouts.attempt);

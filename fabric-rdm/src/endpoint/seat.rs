@@ -74,6 +74,11 @@ impl Seat {
         false
     }
 
+    /// Wakes what sleeps on it, if that is to look sooner now.
+    pub(super) fn look_at_deadline(&self) {
+        self.driver.look(|_| ());
+    }
+
     fn is_due(&self) -> bool {
         self.timer.is_some_and(|at| at <= Instant::now())
     }

@@ -88,22 +88,29 @@ impl Core {
             OpKind::Atomic => Kind::Atomic,
             _ => return Err(Error::invalid("post", "a message is posted by `send`").into()),
         };
-        if op.get_immediate().is_some() {
-            let detail =
-                "a write has no immediate here: send a message behind it, which arrives after it";
-            return Err(Error::unsupported("post", "fabric", detail).into());
-        }
         if self.own == Some(peer) {
             let detail = "one-sided operations to oneself: the memory is here";
             return Err(Error::unsupported("post", "fabric", detail).into());
         }
+        let notifies = kind == Kind::Write && op.get_immediate().is_some();
         let (link, shared) = self.link_to_post(peer)?;
         let what = (op.get_context(), op.is_signaled());
         let one_sided = |body| SendOp::new(peer, what, kind, op.len() as u64, body);
-        if link.is_clear() {
+        // The target's completion takes the place of a message without bytes; `Some(None)`: there is none yet.
+        let charged = match notifies.then(|| link.place(shared, 0)).transpose() {
+            Ok(charged) => charged,
+            Err(blocked) => {
+                self.after_post();
+                return Err(Full::Peer(blocked).into());
+            }
+        };
+        if link.is_clear() && charged != Some(None) {
             let key = shared.sends.insert(SendOp { posts: 1, ..one_sided(Body::Posted) });
             match link.post_direct(shared, key, op) {
                 Ok(true) => {
+                    if charged.is_some() {
+                        let _ = link.connection.next_number();
+                    }
                     link.track(key);
                     shared.sends_out += 1;
                     return Ok(key);
@@ -111,12 +118,22 @@ impl Core {
                 Ok(false) => drop(shared.sends.remove(key)),
                 Err(error) => {
                     shared.sends.remove(key);
+                    link.uncharge(charged.flatten(), 0);
                     return Err(error.into());
                 }
             }
         }
-        let kept = OwnedOp::new(&shared.domain, &shared.connection_attr, &op.signaled())?;
-        let key = shared.sends.insert(one_sided(Body::OneSided(Box::new(kept))));
+        let kept = OwnedOp::new(&shared.domain, &shared.connection_attr, &op.signaled())
+            .inspect_err(|_| link.uncharge(charged.flatten(), 0))?;
+        let kept = Box::new(kept);
+        let body = match charged {
+            None => Body::OneSided(kept),
+            Some(charged) => {
+                link.uncharged += u64::from(charged.is_none());
+                Body::Notified(kept, charged.is_some())
+            }
+        };
+        let key = shared.sends.insert(one_sided(body));
         link.enqueue(shared, key);
         shared.sends_out += 1;
         self.after_post();
@@ -176,6 +193,10 @@ impl Core {
 
     /// A message of the endpoint to itself needs no connection and no window: it stays where it is until it meets a receive.
     fn send_to_self(&mut self, peer: Peer, send: &Send<'_>, len: u64) -> Result<OpKey, PostError> {
+        // Behind what came before it.
+        if self.take_arrived() {
+            self.pump();
+        }
         let shared = &mut self.shared;
         let message = Outgoing::new(send, Source::hold(send.payload)?, None);
         let what = (send.context, send.signaled);
@@ -275,12 +296,10 @@ impl PeerLink {
     pub(super) fn uncharge_queue(&mut self, shared: &mut Shared) {
         for at in 0..self.queue.len() {
             let key = self.queue[at];
-            let Some(SendOp { body: Body::Message(message), len, .. }) = shared.sends.get_mut(key)
-            else {
-                continue;
-            };
-            if let Some(charged) = message.charged.take() {
-                self.uncharge(Some(charged), *len);
+            let Some(op) = shared.sends.get_mut(key) else { continue };
+            if let Some(charged) = op.take_place() {
+                let len = op.window_len();
+                self.uncharge(Some(charged), len);
                 self.uncharged += 1;
             }
         }

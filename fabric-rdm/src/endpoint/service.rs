@@ -22,6 +22,7 @@ use super::calls::{Call, Caller, Calls};
 use super::driver::Driver;
 use super::lock::lock;
 use super::seat::Seat;
+use super::shortage;
 
 const OP: &str = "make rdm endpoint";
 /// The thread's own descriptor among those of endpoints.
@@ -56,6 +57,7 @@ impl Running {
         }
         let system = |cause| Error::system(OP, "fabric", cause);
         let service = Arc::new(Service::new().map_err(system)?);
+        shortage::call_by(&service.calls);
         let runs = service.clone();
         let thread = ServiceThread::start("fabric-rdm", move || runs.run()).map_err(system)?;
         let (thread, epoch) = (Some(thread), ForkEpoch::current());
@@ -180,6 +182,7 @@ impl Service {
         for call in calls {
             match call {
                 Call::Look(id) => due.push(id),
+                Call::LookAtAll => seats.all.values().for_each(Seat::look_at_deadline),
                 Call::Remove(id, said) => {
                     seats.remove(&self.epoll, id);
                     // The thread itself does not wait for that.

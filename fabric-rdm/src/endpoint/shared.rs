@@ -25,6 +25,7 @@ use crate::window::{Account, ReceiveWindows};
 /// Something that happened to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum PeerEvent {
     /// A stranger connected, and is a peer now.
     Admitted(Peer),

@@ -3,13 +3,16 @@
 //! So many connections as there were when an attempt failed for that are taken for all that there can be, until there are more.
 //! Attempts leave room for as many that come in: their peers may be in this process, and be accepted by what is left. An
 //! endpoint whose attempt has to wait makes it when connections of the process have gone; and now and then one endpoint of
-//! all tries whether there is more.
+//! all tries whether there is more. Endpoints that sleep are looked at when the first one has to wait.
 
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use fabric_core::Error;
+
+use super::calls::{Call, Calls};
+use super::lock::lock;
 
 /// Between looks of one endpoint.
 const LOOK: Duration = Duration::from_millis(100);
@@ -28,6 +31,8 @@ struct Process {
     waiting: AtomicUsize,
     /// When one of them may try again, in nanoseconds.
     next_trial: AtomicU64,
+    /// How the others are called.
+    calls: Mutex<Weak<Calls>>,
 }
 
 static PROCESS: Process = Process {
@@ -36,7 +41,13 @@ static PROCESS: Process = Process {
     enough_for: AtomicUsize::new(usize::MAX),
     waiting: AtomicUsize::new(0),
     next_trial: AtomicU64::new(0),
+    calls: Mutex::new(Weak::new()),
 };
+
+/// All endpoints of the process are called by these, from now on.
+pub(super) fn call_by(calls: &Arc<Calls>) {
+    *lock(&PROCESS.calls) = Arc::downgrade(calls);
+}
 
 /// Whether the call failed for such a want, and not because of its peer.
 pub(super) fn is_of_process(error: &Error) -> bool {
@@ -142,8 +153,11 @@ impl Shortage {
     }
 
     fn wait(&mut self, now: Duration) {
-        if self.look.replace(now.saturating_add(LOOK)).is_none() {
-            self.process.waiting.fetch_add(1, Ordering::Relaxed);
+        if self.look.replace(now.saturating_add(LOOK)).is_none()
+            && self.process.waiting.fetch_add(1, Ordering::Relaxed) == 0
+            && let Some(calls) = lock(&self.process.calls).upgrade()
+        {
+            calls.call(Call::LookAtAll);
         }
     }
 
@@ -204,6 +218,7 @@ mod tests {
             enough_for: AtomicUsize::new(usize::MAX),
             waiting: zero(),
             next_trial: AtomicU64::new(0),
+            calls: Mutex::default(),
         }))
     }
 

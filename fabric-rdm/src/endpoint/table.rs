@@ -2,6 +2,7 @@
 
 /// Names a value of a [`Table`], also after it was taken out, and then none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct OpKey {
     index: u32,
     generation: u32,

@@ -131,12 +131,12 @@ impl PeerLink {
     /// How many of the queue have all that they need: the first ones.
     pub(super) fn sendable(&self, shared: &Shared) -> usize {
         let mut places = self.window.as_ref().map_or(0, SendWindow::places);
-        let may_go = |key: &&OpKey| match shared.sends.get(**key) {
-            Some(SendOp { body: Body::Message(message), .. }) if message.charged.is_none() => {
+        let may_go = |key: &&OpKey| {
+            if shared.sends.get(**key).is_some_and(SendOp::lacks_place) {
                 places = places.wrapping_sub(1);
-                places != u64::MAX
+                return places != u64::MAX;
             }
-            _ => true,
+            true
         };
         self.queue.iter().take_while(may_go).count()
     }
@@ -174,20 +174,12 @@ impl PeerLink {
             self.queue.pop_front();
             return true;
         };
-        if let Body::Message(message) = &mut op.body
-            && message.charged.is_none()
-        {
-            let len = op.len;
-            match self.charge(shared, len) {
-                Ok(way) => {
-                    self.uncharged -= 1;
-                    if let Some(SendOp { body: Body::Message(message), .. }) =
-                        shared.sends.get_mut(key)
-                    {
-                        message.charged = Some(way);
-                    }
-                }
-                Err(_) => return false,
+        if op.lacks_place() {
+            let len = op.window_len();
+            let Ok(way) = self.charge(shared, len) else { return false };
+            self.uncharged -= 1;
+            if let Some(op) = shared.sends.get_mut(key) {
+                op.give_place(way);
             }
         }
         let sent = self.transmit_op(shared, key);
@@ -203,15 +195,19 @@ impl PeerLink {
         let body = std::mem::replace(&mut op.body, Body::Posted);
         let len = op.len;
         match body {
-            Body::OneSided(one_sided) => {
+            Body::OneSided(ref one_sided) | Body::Notified(ref one_sided, _) => {
                 let sent = self.post(shared, (PostedKind::Op(key), None), |context, to| {
                     one_sided.post(to, context)
                 });
                 let is_sent = sent == Sent::Yes;
+                if is_sent && let Body::Notified(..) = body {
+                    // It counts among the messages, at both ends.
+                    let _ = self.connection.next_number();
+                }
                 if let Some(op) = shared.sends.get_mut(key) {
                     op.posts = u32::from(is_sent);
                     if !is_sent {
-                        op.body = Body::OneSided(one_sided);
+                        op.body = body;
                     }
                 }
                 is_sent

@@ -12,6 +12,7 @@ pub struct ReceiveId {
 
 /// Names a message without a receive. Once it is taken it names none, and never another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MessageId {
     /// Among all that ever had to wait in the matcher.
     pub(super) seq: u64,

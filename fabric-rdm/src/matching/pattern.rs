@@ -6,6 +6,7 @@ use crate::peers::Peer;
 
 /// What is known of a message before its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Envelope {
     /// The peer that sent it.
     pub source: Peer,
@@ -29,6 +30,7 @@ pub struct Envelope {
 /// assert!(!Pattern::untagged().matches(&message));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Pattern {
     /// Without the bits to ignore; 0 of untagged ones.
     tag: u64,

@@ -6,6 +6,7 @@ use super::meter::{Allowance, Notice, WindowError};
 
 /// How much there is of one resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Resource {
     /// For all peers together.
     pub total: u64,

@@ -8,6 +8,7 @@ use super::meter::{Allowance, Notice, WindowError};
 
 /// What an endpoint has for unmatched messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct WindowLimits {
     /// Places for envelopes.
     pub places: Resource,

@@ -6,6 +6,7 @@ use super::receiver::{Grant, Notices, WindowLimits};
 /// Why one more message cannot be posted to a peer now. Another one can be once a grant has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Blocked {
     /// As many messages as the window allows have not met a receive: the peer's application has to post receives.
     #[error(

@@ -10,15 +10,16 @@ use fabric_rdm::matching::Pattern;
 use fabric_rdm::{Address, Completion, Endpoint, Kind, Peer, PostError, RdmAttr, Recv, Send};
 
 use crate::processes::{
-    LONG, PATIENCE, Processes, counts, descriptors, open, peak_memory, share, variable,
+    LONG, PATIENCE, Processes, counts, descriptors, open, park, peak_memory, share, variable,
 };
 
 #[derive(Clone, Copy)]
-struct Plan {
-    processes: usize,
-    endpoints: usize,
-    open: usize,
-    bytes: usize,
+pub(crate) struct Plan {
+    pub(crate) processes: usize,
+    pub(crate) endpoints: usize,
+    /// Connections of each at most.
+    pub(crate) open: usize,
+    pub(crate) bytes: usize,
 }
 
 impl Plan {
@@ -133,14 +134,14 @@ impl Member {
 }
 
 /// The endpoints of one process.
-struct Members {
+pub(crate) struct Members {
     plan: Plan,
     all: Vec<Member>,
     descriptors: usize,
 }
 
 impl Members {
-    fn new(domain: &Domain, plan: Plan, own: Range<usize>) -> Self {
+    pub(crate) fn new(domain: &Domain, plan: Plan, own: Range<usize>) -> Self {
         Members {
             plan,
             all: own.map(|own| Member::new(domain, plan, own)).collect(),
@@ -148,20 +149,20 @@ impl Members {
         }
     }
 
-    fn addresses(&self) -> impl Iterator<Item = &Address> {
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = &Address> {
         self.all.iter().map(|member| member.endpoint.address())
     }
 
-    fn meet(&mut self, addresses: &[Address]) {
+    pub(crate) fn meet(&mut self, addresses: &[Address]) {
         self.all.iter_mut().for_each(|member| member.meet(self.plan, addresses));
     }
 
-    fn check(&self) {
+    pub(crate) fn check(&self) {
         self.all.iter().for_each(|member| member.check(self.plan));
     }
 
     /// Goes on until all are done.
-    fn run(&mut self) {
+    pub(crate) fn run(&mut self) {
         let (mut moved, mut looked) = (Instant::now(), Instant::now());
         let mut out = [Completion::default(); 64];
         while !self.all.iter().all(Member::is_done) {
@@ -186,14 +187,7 @@ impl Members {
 
     /// Closes all connections in agreement with the peers.
     fn park(&self) {
-        let until = Instant::now() + PATIENCE;
-        self.all.iter().for_each(|member| member.endpoint.park_all().unwrap());
-        while self.all.iter().any(|member| member.endpoint.connections().unwrap() > 0) {
-            for member in &self.all {
-                member.endpoint.progress().unwrap();
-                assert!(Instant::now() < until, "{}", member.endpoint.dump());
-            }
-        }
+        park(self.all.iter().map(|member| &member.endpoint), std::iter::empty());
     }
 }
 

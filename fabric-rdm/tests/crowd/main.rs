@@ -1,4 +1,4 @@
-//! Crowds: many endpoints in several processes, all to all or all to one.
+//! Crowds: many endpoints in several processes, all to all or all to one; also with few descriptors.
 //!
 //! The large ones take minutes, and say what it took: time, connections, memory, descriptors.
 //!
@@ -8,12 +8,13 @@
 //!
 //! `FABRIC_RDM_PROCESSES` (8) and `FABRIC_RDM_ENDPOINTS` (of each process) say how many, `FABRIC_RDM_OPEN` how many connections each endpoint
 //! has at most, where all send to one that one; `FABRIC_RDM_BYTES` is the length of a message, `FABRIC_RDM_ROUNDS` how often each peer
-//! sends to the one, and `FABRIC_RDM_AT_A_TIME` (32) how many of each process do so at a time.
+//! sends to the one, and `FABRIC_RDM_AT_A_TIME` (all) how many of each process do so at a time.
 
 #![cfg(not(miri))] // it starts processes
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, which clippy does not take for tests
 
 mod all_to_all;
+mod few;
 mod hub;
 mod processes;
 
@@ -22,6 +23,7 @@ mod processes;
 fn child() {
     processes::be_child(|role| match role {
         "member" => all_to_all::rank,
-        _ => hub::rank,
+        "talker" => hub::rank,
+        few => few::process(few),
     });
 }

@@ -2,13 +2,13 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fabric::{Catalog, Choice, Domain, Hints};
 use fabric_exchange::{
     Exchange, Job, JoinOptions, Membership, Rendezvous, RunningServer, Server, ServerOptions,
 };
-use fabric_rdm::Address;
+use fabric_rdm::{Address, Endpoint};
 
 /// In the environment of a child: what it is, which one, of how many, and where the others are.
 const ROLE: &str = "FABRIC_CROWD_ROLE";
@@ -132,9 +132,22 @@ pub(crate) fn peak_memory() -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
 }
 
-/// Descriptors that this process has open.
+/// Descriptors that this process has open. (0: it has none left to look by.)
 pub(crate) fn descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").unwrap().count()
+    std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
+}
+
+/// Parks the connections of these, and waits until they are closed: they are not lost when they go. The others have their turns.
+pub(crate) fn park<'a>(
+    all: impl Iterator<Item = &'a Endpoint> + Clone,
+    others: impl Iterator<Item = &'a Endpoint> + Clone,
+) {
+    let until = Instant::now() + PATIENCE;
+    all.clone().for_each(|endpoint| endpoint.park_all().unwrap());
+    while let Some(open) = all.clone().find(|endpoint| endpoint.connections().unwrap() > 0) {
+        all.clone().chain(others.clone()).for_each(|endpoint| endpoint.progress().unwrap());
+        assert!(Instant::now() < until, "{}", open.dump());
+    }
 }
 
 /// Connections that an endpoint had so far, and its attempts at one.

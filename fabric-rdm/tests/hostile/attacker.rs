@@ -6,12 +6,16 @@ use std::time::{Duration, Instant};
 
 use fabric::{
     Access, Completion, CompletionQueue, Domain, Endpoint, Hints, Listener, Op, OpKind, Region,
+    RemoteSlice,
 };
 use fabric_core::{Error, RemoteRegion};
 use fabric_rdm::{Address, EndpointIdentity, HostIdentity};
 
 /// How long anything may take that has to come.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
+
+/// Of the protocol.
+pub(crate) const VERSION: u8 = 2;
 
 pub(crate) const CONFIRM: u8 = 1;
 pub(crate) const MESSAGE: u8 = 2;
@@ -87,7 +91,7 @@ pub(crate) struct Numbers {
 /// The private data of a request, or how that of an acceptance begins.
 pub(crate) fn hello(from: EndpointIdentity, to: EndpointIdentity, numbers: Numbers) -> Vec<u8> {
     let Numbers { flags, life, session, sent, received } = numbers;
-    let mut hello = vec![1, flags];
+    let mut hello = vec![VERSION, flags];
     hello.extend(from.to_bytes());
     hello.extend(&to.to_bytes()[..8]);
     hello.extend(life.to_be_bytes());
@@ -245,6 +249,14 @@ impl Attacker {
             }
         }
         panic!("the connection takes nothing");
+    }
+
+    /// Writes these bytes, with immediate data.
+    pub(crate) fn write(&mut self, bytes: &[u8], to: RemoteSlice, immediate: u32) {
+        let op = Op::inject_write(bytes, to).immediate(immediate);
+        while let Err(Error::Again) = self.endpoint.post(&op) {
+            self.poll();
+        }
     }
 
     pub(crate) fn poll(&mut self) {

@@ -9,21 +9,8 @@ use fabric_rdm::matching::Pattern;
 use fabric_rdm::{DeathCause, EndpointIdentity, RdmAttr, Recv, Send, Status};
 
 use crate::attacker::*;
+use crate::refusals::{BUSY, OVER, STRANGER, refusal};
 use crate::scene::Scene;
-
-/// Kinds of refusals.
-const OVER: u8 = 3;
-const STRANGER: u8 = 5;
-const BUSY: u8 = 6;
-
-fn refusal(kind: u8) -> Vec<u8> {
-    [&[1, kind][..], &[0; 14]].concat()
-}
-
-/// The same with the highest number.
-fn highest(kind: u8) -> Vec<u8> {
-    [&refusal(kind)[..8], &[0xff; 8]].concat()
-}
 
 /// Connects, as soon as there is room.
 fn connect_when_room(scene: &Scene, attacker: &mut Attacker) {
@@ -336,48 +323,6 @@ fn no_place_is_no_reason() {
     drop(silent);
     assert_eq!(scene.down(peer), DeathCause::Unreachable);
     assert_eq!(scene.done(1).status, Status::PeerLost);
-}
-
-/// A peer that is always busy is not willing.
-#[test]
-fn busy_for_ever() {
-    let scene = Scene::new(|attr| attr.timeouts.connect = Duration::from_millis(300));
-    let (attacker, peer) = scene.attacker();
-    scene.b.post_send(peer, &Send::inject(b"x").tag(1).context(1)).unwrap();
-    let until = Instant::now() + Duration::from_secs(10);
-    while scene.b.down(peer).unwrap().is_none() {
-        assert!(Instant::now() < until, "the send does not end\n{}", scene.b.dump());
-        attacker.refuse(&refusal(BUSY), Duration::from_millis(100));
-    }
-    assert_eq!(scene.done(1).status, Status::PeerLost);
-    scene.end();
-}
-
-/// All other reasons come to an end.
-#[test]
-fn refuses_for_ever() {
-    let scene = Scene::new(|attr| attr.timeouts.connect = Duration::from_millis(200));
-    let datas = [
-        refusal(1),
-        refusal(4),
-        refusal(STRANGER),
-        vec![],
-        refusal(99),
-        vec![0xff; 16],
-        highest(4),
-        highest(3),
-    ];
-    for (context, data) in (1..).zip(datas) {
-        let (attacker, peer) = scene.attacker();
-        scene.b.post_send(peer, &Send::inject(b"x").tag(1).context(context)).unwrap();
-        let until = Instant::now() + LONG;
-        while scene.b.down(peer).unwrap().is_none() {
-            assert!(Instant::now() < until, "the send does not end\n{}", scene.b.dump());
-            attacker.refuse(&data, Duration::from_millis(10));
-        }
-        assert_eq!(scene.done(context).status, Status::PeerLost);
-    }
-    scene.end();
 }
 
 /// An answer to a fetch that comes when the connection is as good as parked: it is no use, and fetched anew.

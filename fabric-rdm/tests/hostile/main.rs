@@ -8,6 +8,7 @@
 //! | `messages` | messages, pieces and offers |
 //! | `words` | what is said of messages and windows |
 //! | `connections` | requests, strangers, parking, silence |
+//! | `refusals` | peers that refuse |
 //! | `calls` | what the application does meanwhile |
 //! | `honest` | what needs no attacker to go wrong |
 
@@ -19,5 +20,6 @@ mod connections;
 mod frames;
 mod honest;
 mod messages;
+mod refusals;
 mod scene;
 mod words;

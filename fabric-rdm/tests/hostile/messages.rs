@@ -3,7 +3,7 @@
 use fabric::Access;
 use fabric_core::RemoteRegion;
 use fabric_rdm::matching::Pattern;
-use fabric_rdm::{DeathCause, Recv, Status};
+use fabric_rdm::{DeathCause, Kind, Recv, Status};
 
 use crate::attacker::*;
 use crate::scene::Scene;
@@ -71,6 +71,45 @@ fn more_bytes_than_granted() {
     is_refused(&scene, &[message(PIECES, 0, 1, u64::MAX)]);
     is_refused(&scene, &[message(PIECES, 0, 1, 4000), message(PIECES, 1, 1, u64::MAX)]);
     is_refused(&scene, &[whole(0, 1, &[0; 4000]), whole(1, 1, &[0; 97])]);
+    scene.end();
+}
+
+#[test]
+fn more_writes_with_data_than_the_window() {
+    let scene = Scene::new(small);
+    let target = scene.b.domain().alloc(8, Access::ALL).unwrap();
+    let (mut attacker, peer) = scene.connected();
+    attacker.next(GRANT);
+    for number in 0..5 {
+        attacker.write(b"12345678", target.remote().at(0), number);
+    }
+    assert_eq!(scene.down(peer), DeathCause::Protocol);
+    for number in 0..4 {
+        let done = scene.done(0);
+        assert_eq!((done.kind, done.peer), (Kind::RecvWrite, Some(peer)));
+        assert_eq!((done.len, done.immediate), (8, Some(number)));
+    }
+    scene.b.remove(peer).unwrap();
+    scene.end();
+}
+
+/// A write leaves the receive that it takes as it was: what an earlier message left there is none.
+#[test]
+fn a_write_with_data_is_no_message() {
+    let scene = Scene::new(|_| ());
+    let target = scene.b.domain().alloc(4096, Access::ALL).unwrap();
+    let (mut attacker, peer) = scene.connected();
+    attacker.next(GRANT);
+    let message = whole(0, 1, &[7; 1000]);
+    attacker.send(&message);
+    for number in 0..50 {
+        attacker.write(&message[..32], target.remote().at(0), number);
+        assert_eq!(scene.done(0).immediate, Some(number));
+    }
+    receive(&scene, 1, 1000);
+    assert_eq!(scene.done(1).len, 1000);
+    assert!(scene.b.probe(&Pattern::tagged(1)).unwrap().is_none());
+    scene.b.remove(peer).unwrap();
     scene.end();
 }
 

@@ -1,5 +1,6 @@
 //! Two sides against each other, over a network that delays, cuts and swallows as a test says.
 
+mod attempts;
 mod net;
 
 use std::time::Duration;
@@ -147,30 +148,6 @@ fn unreachable_after_its_time() {
     net.post(Side::Low);
     net.settle(LONG);
     assert_eq!(net.received(Side::High), [1], "what was lost is not repeated");
-}
-
-/// It may take long until both have a place for a connection.
-#[test]
-fn a_peer_that_answers_is_not_unreachable() {
-    let (me, peer) = (net::identity(1), net::identity(2));
-    for refusal in [Refusal::Busy, Refusal::Crossing, Refusal::Stale(0)] {
-        let timeouts = Timeouts::default();
-        let mut connection = PeerConnection::new(me, peer, timeouts);
-        let mut now = Duration::ZERO;
-        connection.want(now).unwrap();
-        while connection.death().is_none() {
-            while let Some(action) = connection.poll_action() {
-                if let Action::Dial(conn, _) = action {
-                    connection.on_failed(now, conn, DialError::Refused(refusal));
-                }
-            }
-            now = connection.deadline().unwrap();
-            connection.tick(now);
-        }
-        assert_eq!(connection.death(), Some(DeathCause::Unreachable));
-        assert!(now > 10 * timeouts.connect, "{refusal:?}: {now:?}");
-        assert!(now < 12 * timeouts.connect, "{refusal:?}: {now:?}");
-    }
 }
 
 #[test]
@@ -398,7 +375,7 @@ proptest! {
 
     /// What a peer may say, and a caller that mixes up connections and times.
     #[test]
-    fn nothing_panics(calls in proptest::collection::vec((0..16, any::<u8>(), any::<[u64; 3]>(), any::<u32>()), 0..60)) {
+    fn nothing_panics(calls in proptest::collection::vec((0..17, any::<u8>(), any::<[u64; 3]>(), any::<u32>()), 0..60)) {
         let (low, high) = (net::identity(1), net::identity(2));
         let timeouts = Timeouts { connect: Duration::MAX, attempt: Duration::MAX, ..Timeouts::default() };
         let mut machine = PeerConnection::new(low, high, timeouts);
@@ -422,12 +399,16 @@ proptest! {
                 6 => machine.on_failed(now, conn, DialError::Refused(Refusal::Over(life))),
                 7 => machine.on_failed(now, conn, DialError::Refused(Refusal::Stale(session))),
                 8 => machine.on_lost(now, conn),
-                9 => machine.tick(now),
+                9 => _ = machine.tick(now),
                 10 => _ = machine.park(),
                 11 => machine.drained(conn),
                 12 => machine.park_completed(now, conn),
                 13 => machine.on_park(now, conn),
                 14 => _ = machine.on_message(conn, session),
+                15 => {
+                    let busy = Refusal::Busy(Duration::from_nanos(session));
+                    machine.on_failed(now, conn, DialError::Refused(busy));
+                }
                 _ => machine.revive(),
             }
             while machine.poll_action().is_some() {}

@@ -182,7 +182,7 @@ impl Net {
         self.now += time;
         let now = self.now;
         for side in [Side::Low, Side::High] {
-            self.host(side).machine.tick(now);
+            _ = self.host(side).machine.tick(now);
             self.act(side);
         }
     }
