@@ -5,8 +5,9 @@
 //! [`Extent::cut`] alone. So the holder of a `Block` has exclusive access to its bytes, except for three that could
 //! interfere:
 //!
-//! - *A peer.* It cannot: the extent is registered with `LOCAL_WRITE` and no remote right, every provider enforces
-//!   rights, and the extent's descriptor is never given out. A block that is lent is a
+//! - *A peer.* It never writes: the extent is registered without a right to that, and every provider enforces rights. Nor does
+//!   it read, but by a grant on the bytes of one message that is in flight (below): by the extent's own key it reaches nothing
+//!   ([`GRANTS_ONLY`](Access::GRANTS_ONLY)). A block that is lent is a
 //!   [`Loan`], with registrations of its own; it gives no references, only copies, until those have ended.
 //! - *An operation in flight*, whose device writes (a receive, a read, the result of an atomic) or reads. To post, a block
 //!   must become an [`InFlight`], which has no access to bytes. It becomes a block again by [`InFlight::reclaim`], which `op_slab.rs`
@@ -23,7 +24,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use fabric::{Access, Domain, Error, Region, RemoteRegion, Result, Slice};
+use fabric::{Access, Capabilities, Domain, Error, Region, RemoteRegion, Result, Slice};
 
 /// What keeps the blocks of extents that are not in use.
 pub(crate) trait BlockOwner: Send + Sync {
@@ -37,7 +38,7 @@ pub(crate) trait BlockOwner: Send + Sync {
     fn leaked(&self);
 }
 
-/// Memory that was registered once, without remote rights. It is deregistered when its last block is gone.
+/// Memory that was registered once, and that peers reach by grants on messages in flight alone. It is deregistered when its last block is gone.
 pub(crate) struct Extent {
     region: Region,
     /// Where unused blocks go.
@@ -60,6 +61,15 @@ unsafe impl Send for Block {}
 // SAFETY: `&Block` only reads.
 unsafe impl Sync for Block {}
 
+/// Those of an extent. The target of a long message to a datagram endpoint reads it by a grant, and saves a copy.
+fn rights(domain: &Domain) -> Access {
+    let has_grants = domain.info().capabilities.contains(Capabilities::GRANTS);
+    match cfg!(feature = "rdm") && has_grants {
+        true => Access::LOCAL_WRITE | Access::REMOTE_READ | Access::GRANTS_ONLY,
+        false => Access::LOCAL_WRITE,
+    }
+}
+
 impl Extent {
     /// Registers `count` blocks of `len` bytes, a multiple of 64: the first, and the others.
     pub(crate) fn cut(
@@ -70,7 +80,7 @@ impl Extent {
     ) -> Result<(Block, Vec<Block>)> {
         let size = len.saturating_mul(count);
         let memory = domain.allocate(size)?;
-        let region = domain.register(&memory, Access::LOCAL_WRITE)?;
+        let region = domain.register(&memory, rights(domain))?;
         let extent = Arc::new(Extent { region, owner, id, class });
         let base = NonNull::new(memory.as_ptr())
             .ok_or_else(|| Error::state("register", "memory of no length has no address"))?;
@@ -118,14 +128,14 @@ impl Block {
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: the range is allocated as long as the extent's region lives, and initialized (zeroed at first). While
-        // the reference lives there is no writer: no peer has the right, no operation is in flight since this is no
+        // the reference lives there is no writer: no peer has that right, no operation is in flight since this is no
         // `InFlight`, and other threads have at most `&self` too.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
     #[inline]
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `bytes`, and `&mut self` excludes other readers.
+        // SAFETY: as in `bytes`, and `&mut self` excludes other readers: peers read what is in flight alone.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }

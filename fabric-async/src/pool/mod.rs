@@ -30,7 +30,8 @@ const MAX_LEN: usize = isize::MAX as usize / 4;
 
 /// Registered memory in blocks of many sizes, bounded; what [`Buffer`]s are made of.
 ///
-/// Memory is registered in extents of 256 KiB and more, once, without any right for peers. Taking a buffer that is in the
+/// Memory is registered in extents of 256 KiB and more, once. Peers reach none of it, but for what is under way to them: the
+/// target of a long message to a datagram endpoint reads that by a grant. Taking a buffer that is in the
 /// thread's cache takes some tens of nanoseconds. Extents without a block in use are kept up to
 /// [a bound](crate::NodeBuilder::pool_keep), and deregistered beyond. Any thread may use it; clones are the same pool.
 ///

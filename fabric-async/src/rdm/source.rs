@@ -126,6 +126,10 @@ impl Source for RdmSource {
 
     #[inline]
     fn slot_of(completion: &Completion) -> u32 {
+        // A peer's: no operation of this side has ended.
+        if completion.kind == Kind::RecvWrite {
+            return u32::MAX;
+        }
         u32::try_from(completion.context).unwrap_or(u32::MAX)
     }
 

@@ -40,6 +40,25 @@ fn messages_of_every_size_arrive() {
     });
 }
 
+/// Its sender says what it is, and the target reads it from where it is.
+#[test]
+fn a_long_message_is_not_sent_in_pieces() {
+    everywhere(|provider| async move {
+        const LEN: usize = 1 << 20;
+        let it = pair(provider);
+        let posted = || it.a.node().domain().counters().posted_sends;
+        join(it.a.send(it.to_b, it.buffer(b"first")), it.b.recv(ANY, it.inbox(8))).await.0.unwrap();
+        let before = posted();
+        let (sent, received) =
+            join(it.a.send(it.to_b, it.buffer(&[7; LEN])), it.b.recv(ANY, it.inbox(LEN))).await;
+        sent.unwrap();
+        assert!(received.unwrap().0.iter().all(|byte| *byte == 7));
+        // Its head, the read by the other endpoint of the node, and confirmations.
+        let posts = posted() - before;
+        assert!(posts < 16, "{posts} posts");
+    });
+}
+
 #[test]
 fn a_message_of_unknown_size_is_claimed() {
     everywhere(|provider| async move {
