@@ -75,6 +75,15 @@ impl Guarded {
         &self.region
     }
 
+    /// Ends the registration, as [`Region::close`], wherever its operations are.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn close(&self) -> fabric::Result<()> {
+        self.home.close()?;
+        self.region.close()
+    }
+
     /// Registers a range of the payload once more, in the same domain or another, with rights of its own. What lies
     /// around it then shows whether an operation reached out of it.
     ///

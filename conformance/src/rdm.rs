@@ -1,8 +1,11 @@
 //! Reliable datagram endpoints for cases: made on the rig's domains, with waits that end.
 
+mod site;
+
 use std::fmt::Debug;
 use std::ops::Deref;
 use std::panic::Location;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use fabric::{Access, Domain};
@@ -13,6 +16,8 @@ use crate::check::{Failed, Outcome};
 use crate::end::DEFAULT_TIMEOUT;
 use crate::guarded::Guarded;
 use crate::rig::Rig;
+
+pub(crate) use site::Site;
 
 /// Lengths around the limits of each way that a payload goes.
 pub(crate) const LENGTHS: [usize; 12] =
@@ -25,20 +30,20 @@ impl From<PostError> for Failed {
     }
 }
 
-/// An endpoint, with what a case needs beside it.
+/// An endpoint, here or at the other host, with what a case needs beside it.
 #[derive(Debug)]
 pub(crate) struct RdmEnd<'a> {
-    endpoint: Endpoint,
+    site: Site,
     rig: &'a Rig,
     /// In the transcript.
     name: String,
 }
 
 impl Deref for RdmEnd<'_> {
-    type Target = Endpoint;
+    type Target = Site;
 
-    fn deref(&self) -> &Endpoint {
-        &self.endpoint
+    fn deref(&self) -> &Site {
+        &self.site
     }
 }
 
@@ -64,7 +69,11 @@ impl<'a> RdmEnd<'a> {
         attr.timeouts.attempt = rig.connect_timeout();
         settings(&mut attr);
         let name = rig.name_other(domain);
-        Ok(RdmEnd { endpoint: Endpoint::new(domain, &attr)?, rig, name })
+        let site = match rig.far(domain) {
+            None => Site::Here(Endpoint::new(domain, &attr)?),
+            Some(link) => Site::There(link.endpoint(domain, attr)?),
+        };
+        Ok(RdmEnd { site, rig, name })
     }
 
     /// A buffer with every right.
@@ -107,7 +116,11 @@ impl<'a> RdmEnd<'a> {
     fn record(&self, done: &Completion) {
         let Completion { kind, status, tag, len, message_len, offset, immediate, context, .. } =
             done;
-        let side = if matches!(kind, Kind::Recv | Kind::Released) { "recv" } else { "send" };
+        let side = if matches!(kind, Kind::Recv | Kind::Released | Kind::RecvWrite) {
+            "recv"
+        } else {
+            "send"
+        };
         let text = format!(
             "{kind:?} {context} {status:?} {len} of {message_len} at {offset}, {tag:?} {immediate:?}"
         );
@@ -169,6 +182,21 @@ impl<'a> RdmEnd<'a> {
         Err(Failed::at(place, format!("a message of {len} bytes"), format!("{done:?}")))
     }
 
+    /// The next completion is of a peer's write, with this length and data.
+    #[track_caller]
+    pub(crate) fn written(&self, by: Peer, len: usize, data: u32) -> Outcome {
+        let place = Location::caller();
+        let done = self.expect(Kind::RecvWrite, 0, Status::Ok)?;
+        let lens = (done.len, done.message_len, done.offset);
+        let is_it = lens == (len as u64, len as u64, 0)
+            && (done.peer, done.immediate, done.tag) == (Some(by), Some(data), None);
+        if is_it {
+            return Ok(());
+        }
+        let expected = format!("a write of {len} bytes with {data} by {by}");
+        Err(Failed::at(place, expected, format!("{done:?}")).with_dump(self.dump()))
+    }
+
     /// Nothing has completed by now.
     #[track_caller]
     pub(crate) fn nothing_at_once(&self) -> Outcome {
@@ -211,9 +239,19 @@ impl<'a> RdmEnd<'a> {
     #[track_caller]
     pub(crate) fn until(&self, what: &str, look: impl Fn(&Self) -> bool) -> Outcome {
         let place = Location::caller();
-        let failed = || Failed::at(place, what, "not within 10 s");
-        let looked = self.rig.eventually(|| if look(self) { Ok(()) } else { Err(failed()) });
-        looked.map_err(|failed| failed.with_dump(self.dump()))
+        let until = self.rig.deadline(DEFAULT_TIMEOUT);
+        while !look(self) {
+            let failed = match self.lost() {
+                Some(error) => Failed::at(place, what, error.to_string()),
+                None if Instant::now() >= until => Failed::at(place, what, "not within 10 s"),
+                None => {
+                    thread::sleep(Duration::from_millis(1));
+                    continue;
+                }
+            };
+            return Err(failed.with_dump(self.dump()));
+        }
+        Ok(())
     }
 }
 

@@ -14,6 +14,7 @@ use crate::pattern::{Pattern, Rng};
 use crate::recorded::RecordedEvents;
 use crate::recorder::DomainName;
 use crate::remote::Process;
+use crate::remote::rdm::RdmLink;
 use crate::setup::Setup;
 use crate::target::{Level, Target};
 use crate::usage::Usage;
@@ -26,15 +27,17 @@ use crate::usage::Usage;
 pub struct Rig {
     a: Domain,
     b: Domain,
+    /// The way to domain b, if that is on another host.
+    far: Option<RdmLink>,
     setup: Setup,
 }
 
 impl Rig {
     pub(crate) fn new(setup: Setup) -> Result<Self, Failed> {
-        let (a, b) = (setup.target.open()?, setup.target.open_peer()?);
+        let (a, (b, far)) = (setup.target.open()?, setup.target.open_peer()?);
         setup.watch.add_domain("a", &a);
         setup.watch.add_domain("b", &b);
-        Ok(Rig { a, b, setup })
+        Ok(Rig { a, b, far, setup })
     }
 
     /// The initiator's domain.
@@ -286,6 +289,11 @@ impl Rig {
         attr: EndpointAttr,
     ) -> Result<End, Failed> {
         Ok(End::new(domain, cq, receives, attr, &self.setup, self.place(domain))?)
+    }
+
+    /// The way to a domain on another host.
+    pub(crate) fn far(&self, domain: &Domain) -> Option<&RdmLink> {
+        self.far.as_ref().filter(|_| std::ptr::eq(domain, &self.b))
     }
 
     /// The name of a domain. Domains have none; those of the rig are distinguished by where they are.

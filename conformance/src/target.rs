@@ -10,6 +10,7 @@ use fabric::{
 
 use crate::choose::{anything, best};
 use crate::remote::Peer;
+use crate::remote::rdm::RdmLink;
 
 /// A usable device of one provider, and the catalog to open it from; in a run between two hosts also the device of
 /// the other host.
@@ -150,14 +151,17 @@ impl Target {
         self.catalog.open_with(&self.choice(), &hints)
     }
 
-    /// Opens the peer's device: the one on the other host, or the same once more.
+    /// Opens the peer's device: the one on the other host, with the way there, or the same once more.
     ///
     /// # Errors
     /// What the provider says.
-    pub fn open_peer(&self) -> fabric::Result<Domain> {
+    pub(crate) fn open_peer(&self) -> fabric::Result<(Domain, Option<RdmLink>)> {
         match self.peer() {
-            Some((peer, info)) => peer.catalog().open_with(&choice(info), &anything()),
-            None => self.open(),
+            Some((peer, info)) => {
+                let (domain, link) = peer.open(info.provider, &choice(info))?;
+                Ok((domain, Some(link)))
+            }
+            None => Ok((self.open()?, None)),
         }
     }
 }

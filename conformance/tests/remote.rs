@@ -44,10 +44,14 @@ const KEPT: [&str; 4] =
 
 #[test]
 fn cases_see_the_same_from_one_process_and_from_two() {
-    let far = report(Flaw::None, &KEPT);
+    see_the_same(&KEPT);
+}
+
+fn see_the_same(ids: &[&str]) {
+    let far = report(Flaw::None, ids);
     let near = Arc::new(Catalog::empty().add(Flawed::new(Flaw::None)).unwrap());
-    let near = run(&near, &options(&KEPT), &mut ()).unwrap();
-    assert_eq!(far.cases.len(), KEPT.len());
+    let near = run(&near, &options(ids), &mut ()).unwrap();
+    assert_eq!(far.cases.len(), ids.len());
     for (far, near) in far.cases.iter().zip(&near.cases) {
         assert_eq!(far.status, Status::Pass, "{}: {}", far.id, far.detail);
         let [far, near] =
@@ -64,6 +68,17 @@ fn shared_receives_are_named_and_end_as_near_ones() {
     for case in &report.cases {
         assert_eq!(case.status, Status::Pass, "{}: {}", case.id, case.detail);
     }
+}
+
+/// They are whole at the far end.
+#[test]
+fn datagram_endpoints_are_the_same_there() {
+    see_the_same(&[
+        "rdm.mixed_sizes",
+        "rdm.multi_receive_last",
+        "rdm.probe_claims_once",
+        "rdm.memory_is_free",
+    ]);
 }
 
 #[test]

@@ -72,6 +72,13 @@ impl CaseMemory {
         Ok(true)
     }
 
+    /// Ends the registration of it all where its bytes are in another process: of operations there this one does not know.
+    pub(crate) fn close(&self) -> Result<()> {
+        let Some(Location::Remote(alloc)) = self.location.get() else { return Ok(()) };
+        let start = self.memory.as_ptr().addr() as u64;
+        alloc.link()?.call(Call::Memory(MemoryCall::Close { start }))
+    }
+
     /// Memory at the far end of `link` for the range, and where in it the range begins: that of the case's memory it
     /// lies in, or else memory of its own, which cannot be read from here.
     pub(super) fn alloc_at(

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Of calls, answers and what they mean. Both ends have the same, or part.
-const PROTOCOL: u32 = 3;
+const PROTOCOL: u32 = 4;
 /// No frame is longer: room for the largest batch of operations, and for a [`CHUNK`] of payload.
 const MAX_FRAME: usize = 16 << 20;
 /// Bytes of memory that travel in one frame.

@@ -106,10 +106,16 @@ impl Link {
             Ok(Err(error)) => Err(error),
             Err(_) => {
                 // It is gone, or as good as gone: no later call shall wait for it.
+                self.state.waiting().over = true;
                 let _ = self.stream.shutdown(Shutdown::Both);
                 Err(Error::DeviceLost)
             }
         }
+    }
+
+    /// Whether no call is answered any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.state.waiting().over
     }
 
     /// Makes `wakeup` readable whenever the far end says that this queue has something.

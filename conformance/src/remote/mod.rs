@@ -14,6 +14,8 @@
 //! - One connection is one domain; what a client that died leaves behind closes with it.
 //! - Each call waits for its answer. Completions come when they are polled for: nothing at the far end makes progress
 //!   that an idle program would not.
+//! - A reliable datagram endpoint is whole at the far end, with calls of its own ([`rdm`]): what it does between two calls is
+//!   the library's part that is under test.
 //! - Bytes are where the domain is: [`Guarded`](crate::Guarded) reads and writes them there ([`case_memory`]).
 
 mod allocation;
@@ -27,6 +29,7 @@ mod process;
 mod protocol;
 #[allow(unsafe_code)] // implements the provider contract
 mod provider;
+pub(crate) mod rdm;
 mod server;
 mod session;
 

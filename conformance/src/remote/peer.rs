@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fabric::provider::{Event, EventSink};
-use fabric::{Catalog, Choice, Discovered, Info};
+use fabric::{Catalog, Choice, Discovered, Domain, Info};
 
 use super::link::Link;
 use super::protocol::{Call, Survey};
-use super::provider::RemoteProvider;
+use super::provider::{Opened, RemoteProvider};
+use super::rdm::RdmLink;
 use crate::choose::{self, anything};
 use crate::environment::Environment;
 
@@ -84,6 +85,18 @@ impl Peer {
         self.own_ip
     }
 
+    /// Opens a device of this provider there, for cases that make reliable datagram endpoints on it too.
+    pub(crate) fn open(
+        &self,
+        name: &'static str,
+        device: &Choice,
+    ) -> fabric::Result<(Domain, RdmLink)> {
+        let provider = provider(self.addr, &self.survey, name);
+        let opened = provider.opened.clone();
+        let domain = Catalog::empty().add(provider)?.open_with(device, &anything())?;
+        Ok((domain, RdmLink::new(opened.get().cloned().unwrap_or_default())))
+    }
+
     /// The device of `provider` to run on there: the one named, which can be of another provider (`tcp:lo`); or the first usable
     /// one that has the address by which the server is reached, or else the first usable one.
     ///
@@ -114,10 +127,13 @@ fn catalog(addr: SocketAddr, survey: &Survey) -> fabric::Result<Catalog> {
             names.push(found.provider);
         }
     }
-    names.into_iter().try_fold(Catalog::empty(), |catalog, name| {
-        let of_it = survey.devices.iter().filter(|found| found.provider == name);
-        catalog.add(RemoteProvider { name, addr, devices: of_it.cloned().collect() })
-    })
+    let mut names = names.into_iter();
+    names.try_fold(Catalog::empty(), |catalog, name| catalog.add(provider(addr, survey, name)))
+}
+
+fn provider(addr: SocketAddr, survey: &Survey, name: &'static str) -> RemoteProvider {
+    let of_it = survey.devices.iter().filter(|found| found.provider == name);
+    RemoteProvider { name, addr, devices: of_it.cloned().collect(), opened: Opened::default() }
 }
 
 impl std::fmt::Debug for Peer {

@@ -7,10 +7,11 @@ use std::net::SocketAddr;
 use std::ops::Range;
 
 use fabric::provider::{Event, SendOp, Token};
-use fabric::{CqAttr, Discovered, EndpointAttr, Error, ListenerAttr, SharedReceiveAttr};
+use fabric::{CqAttr, Discovered, EndpointAttr, Error, ListenerAttr, Result, SharedReceiveAttr};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
+use super::rdm::RdmCall;
 use crate::environment::Environment;
 
 /// From the near end.
@@ -24,7 +25,7 @@ pub(super) struct Request {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Message {
     /// To the request of this number: the answer in the same code as a frame, or why there is none.
-    Answer(u64, Result<ByteBuf, Error>),
+    Answer(u64, Result<ByteBuf>),
     /// An event of the domain, with the near end's names.
     Event(Event),
     /// A queue that was armed has something.
@@ -53,6 +54,11 @@ pub(super) enum Call {
     Shared(SharedCall),
     Listener(ListenerCall),
     Endpoint(EndpointCall),
+    /// To the reliable datagram endpoint of this name.
+    Rdm {
+        endpoint: u64,
+        call: RdmCall,
+    },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -88,6 +94,10 @@ pub(super) enum MemoryCall {
     },
     Deregister {
         region: u64,
+    },
+    /// Ends the registration of what begins at this address, and fails if operations use it that the near end does not know of.
+    Close {
+        start: u64,
     },
     /// [`RemoteAddr`](fabric::provider::RemoteAddr): the grant's remote key and base.
     Grant {
@@ -213,6 +223,12 @@ pub(super) enum Receives {
     Shared(u64),
 }
 
+/// An answer as it travels.
+pub(super) fn answer(value: &impl Serialize) -> Result<ByteBuf> {
+    let bytes = postcard::to_stdvec(value);
+    bytes.map(ByteBuf::from).map_err(|error| Error::invalid("answer", error.to_string()))
+}
+
 /// What there is at the far end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Survey {
@@ -308,6 +324,7 @@ mod tests {
             MemoryCall::Load { memory, at, len },
             MemoryCall::Register { region, memory, at, len, access: 9, start: 10 },
             MemoryCall::Deregister { region },
+            MemoryCall::Close { start: 19 },
             MemoryCall::Grant { grant: 15, region, endpoint, range: 16..17, access: 18 },
             MemoryCall::Revoke { grant: 15 },
         ];
@@ -354,6 +371,7 @@ mod tests {
             .chain(shared.map(Call::Shared))
             .chain(listeners.map(Call::Listener))
             .chain(endpoints.map(Call::Endpoint))
+            .chain(RdmCall::samples().map(|call| Call::Rdm { endpoint, call }))
             .collect()
     }
 

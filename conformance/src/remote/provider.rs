@@ -7,7 +7,7 @@ use std::any::Any;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
 use fabric::provider::{
     Armed, CqOps, Device, DomainAttr, DomainOps, EndpointOps, EventSink, Failure, Posted, Provider,
@@ -35,7 +35,11 @@ pub(super) struct RemoteProvider {
     pub(super) name: &'static str,
     pub(super) addr: SocketAddr,
     pub(super) devices: Vec<Discovered>,
+    pub(super) opened: Opened,
 }
+
+/// The way to the first domain that a provider opens.
+pub(super) type Opened = Arc<OnceLock<Weak<Link>>>;
 
 impl Provider for RemoteProvider {
     type Domain = RemoteDomain;
@@ -69,6 +73,7 @@ impl Provider for RemoteProvider {
         let link = Arc::new(Link::to(self.addr, events).map_err(lost)?);
         let (provider, device) = (info.provider.to_owned(), info.device.clone());
         link.call::<()>(Call::Open { provider, device })?;
+        let _ = self.opened.set(Arc::downgrade(&link));
         Ok(RemoteDomain { link })
     }
 }

@@ -13,7 +13,6 @@ use fabric::{
 };
 use fabric_util::byte_quota::ByteQuota;
 use fabric_util::fair_table::Network;
-use serde::Serialize;
 use serde_bytes::ByteBuf;
 
 use super::allocation::Allocation;
@@ -21,8 +20,9 @@ use super::ops::{self, Hosted, known};
 use super::outbox::Outbox;
 use super::protocol::{
     Call, EndpointCall, ListenerCall, LocalBytes, MemoryCall, QueueCall, Receives, RecvMsg,
-    SendMsg, SharedCall, Survey,
+    SendMsg, SharedCall, Survey, answer,
 };
+use super::rdm::RdmHost;
 use crate::calibrate;
 use crate::choose::anything;
 use crate::environment::Environment;
@@ -48,6 +48,7 @@ pub(super) struct Session {
     endpoints: HashMap<u64, Endpoint>,
     names: HashMap<EndpointId, u64>,
     takers: HashMap<EndpointId, Taker>,
+    rdm: RdmHost,
     next_request: u64,
 }
 
@@ -87,6 +88,7 @@ impl Session {
             endpoints: HashMap::new(),
             names: HashMap::new(),
             takers: HashMap::new(),
+            rdm: RdmHost::default(),
             next_request: 1,
         }
     }
@@ -105,6 +107,10 @@ impl Session {
             Call::Shared(call) => self.execute_shared(call),
             Call::Listener(call) => self.execute_listener(call),
             Call::Endpoint(call) => self.execute_endpoint(call),
+            Call::Rdm { endpoint, call } => {
+                let domain = self.domain.as_ref().ok_or_else(misplaced)?;
+                self.rdm.execute(endpoint, call, domain, &self.regions)
+            }
         }
     }
 
@@ -140,6 +146,10 @@ impl Session {
                 let closed = known(&self.regions, region, "region")?.region.close();
                 self.regions.remove(&region);
                 answer(&closed?)
+            }
+            MemoryCall::Close { start } => {
+                let mut there = self.regions.values().filter(|hosted| hosted.start == start);
+                answer(&there.try_for_each(|hosted| hosted.region.close())?)
             }
             MemoryCall::Grant { grant, region, endpoint, range, access } => {
                 let Hosted { region, .. } = known(&self.regions, region, "region")?;
@@ -403,11 +413,6 @@ fn posted(all: usize, result: Result<(), BatchError>) -> Posted {
         Ok(()) => Posted::all(all),
         Err(batch) => Posted::until(batch.posted, batch.error),
     }
-}
-
-fn answer(value: &impl Serialize) -> Result<ByteBuf> {
-    let bytes = postcard::to_stdvec(value);
-    bytes.map(ByteBuf::from).map_err(|error| Error::invalid("answer", error.to_string()))
 }
 
 /// A call that the near end should not have made.

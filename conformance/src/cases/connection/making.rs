@@ -273,3 +273,27 @@ pub(super) fn peer_addr(rig: &Rig) -> Outcome {
     check_eq!(b.peer_addr(), a.local_addr(), "the source as the peer sees it");
     Ok(())
 }
+
+pub(crate) fn source_port(rig: &Rig) -> Outcome {
+    // The port of a listener that goes is one that was free.
+    let ip = rig.ip(rig.domain_a());
+    let listener = rig.domain_a().listen(SocketAddr::new(ip, 0))?;
+    let source = listener.local_addr();
+    let to = rig.domain_b().listen(SocketAddr::new(rig.ip(rig.domain_b()), 0))?;
+    let end = || {
+        rig.end_with(rig.domain_a(), |attr| {
+            (attr.source, attr.source_port) = (Some(source.ip()), source.port());
+        })
+    };
+    let (a, b) = (end()?, rig.end(rig.domain_b())?);
+    check_err!(a.connect(to.local_addr(), &[]), Error::AddrInUse(_), "from a listener's port");
+    drop(listener);
+    // The call has failed, and can be repeated.
+    a.connect(to.local_addr(), &[])?;
+    let mut request = next_request(rig, &to)?;
+    check_eq!(request.peer_addr(), source, "who asks");
+    request.accept(&b, &[])?;
+    connected(&a, &b)?;
+    check_eq!((a.local_addr(), b.peer_addr()), (Some(source), Some(source)), "here and there");
+    Ok(())
+}

@@ -75,6 +75,8 @@ pub(super) const CASES: &[Case] = cases! { Connection:
         "a request that was rejected cannot be accepted, and the other way round: InvalidState";
     making::peer_addr, Needs::NOTHING,
         "both sides agree on both addresses, and the listener knows who asks";
+    making::source_port, Needs::NOTHING,
+        "an endpoint connects from the port that is asked for; from a listener's it is AddrInUse, until that is gone";
     listening::events_pollable, Needs::NOTHING,
         "the event queue's descriptor is readable exactly while an event waits";
 };

@@ -246,7 +246,7 @@ pub(super) fn hostile_hello(rig: &Rig) -> Outcome {
         // Some that are nearly right: of the known peer, or of a stranger, for this endpoint.
         if data.len() == 48 || round % 4 == 0 {
             data.resize(48, 0);
-            data[0] = 1;
+            data[0] = 2;
             data[1] &= 1;
             data[2..18].copy_from_slice(&mine);
             data[18..26].copy_from_slice(&b.address().identity().to_bytes()[..8]);

@@ -1,21 +1,21 @@
 //! Connections beyond the bound: closed in agreement, and made again.
 
 use fabric_rdm::matching::Pattern;
-use fabric_rdm::{DeathCause, Kind, Peer, PeerEvent, RdmAttr, Recv, Send, Status};
+use fabric_rdm::{DeathCause, Kind, Peer, PeerEvent, PostError, RdmAttr, Recv, Send, Status};
 
 use super::memory::is_window_full;
 use crate::prelude::*;
 use crate::rdm::{RdmEnd, expect_refused};
 
 /// One endpoint that may have few connections, and others that it talks with.
-struct Star<'a> {
-    hub: RdmEnd<'a>,
+pub(super) struct Star<'a> {
+    pub(super) hub: RdmEnd<'a>,
     /// Each with the hub's handle of it, and its handle of the hub.
-    others: Vec<(RdmEnd<'a>, Peer, Peer)>,
+    pub(super) others: Vec<(RdmEnd<'a>, Peer, Peer)>,
 }
 
 impl<'a> Star<'a> {
-    fn new(rig: &'a Rig, max_open: u32, others: usize) -> Result<Self, Failed> {
+    pub(super) fn new(rig: &'a Rig, max_open: u32, others: usize) -> Result<Self, Failed> {
         let small = |attr: &mut RdmAttr| attr.connection_depth = 16;
         let hub = RdmEnd::new(rig, rig.domain_a(), |attr| {
             small(attr);
@@ -116,7 +116,7 @@ pub(super) fn park_keeps_order(rig: &Rig) -> Outcome {
         }
         star.check_open(1)?;
     }
-    hub.counter(Kind::Send).wait_for(6 * rounds, 0, Some(Duration::from_secs(10)))?;
+    hub.counter(Kind::Send).wait_for(6 * rounds, 0, Some(rig.scaled(Duration::from_secs(10))))?;
     hub.nothing_at_once()
 }
 
@@ -348,8 +348,42 @@ pub(super) fn all_busy_fair(rig: &Rig) -> Outcome {
         other.expect_all(&all)?;
         inbox.check_pattern(.., rig.pattern(0))?;
     }
-    hub.counter(Kind::Send).wait_for(5 * each, 0, Some(Duration::from_secs(10)))?;
+    hub.counter(Kind::Send).wait_for(5 * each, 0, Some(rig.scaled(Duration::from_secs(10))))?;
     star.check_open(2)
+}
+
+pub(super) fn asked_without_end(rig: &Rig) -> Outcome {
+    let star = Star::new(rig, 1, 4)?;
+    let Star { hub, others } = &star;
+    let (askers, (quiet, to_quiet, _)) = (&others[..3], &others[3]);
+    let (inbox, answers) = (hub.buffer(8)?, quiet.buffer(10)?);
+    quiet.post_recv(&Recv::new(Pattern::untagged(), &answers).context(1))?;
+    let mut asked = [0; 3];
+    let mut is_posted = false;
+    // One has the only place, and others always wait for it.
+    let until = Instant::now() + rig.scaled(Duration::from_secs(20));
+    while quiet.counter(Kind::Recv).now()?.0 == 0 {
+        for ((asker, _, to_hub), asked) in askers.iter().zip(&mut asked) {
+            if asker.counter(Kind::Send).now()?.0 < *asked {
+                continue;
+            }
+            match asker.post_send(*to_hub, &Send::inject(b"and now?").unsignaled()) {
+                Err(PostError::Again(_)) => {}
+                posted => {
+                    *asked += posted.map(|_| 1)?;
+                    hub.post_recv(&Recv::new(Pattern::untagged(), &inbox).unsignaled())?;
+                }
+            }
+        }
+        if !is_posted && asked.iter().all(|asked| *asked > 2) {
+            hub.post_send(*to_quiet, &Send::inject(b"in between").unsignaled())?;
+            is_posted = true;
+        }
+        hub.progress()?;
+        check!(Instant::now() < until, "the message comes while others ask, not {}", hub.dump());
+    }
+    quiet.received(1, 10)?;
+    star.check_open(1)
 }
 
 pub(super) fn all_to_all(rig: &Rig) -> Outcome {

@@ -54,22 +54,22 @@ pub(super) fn sleeping_rendezvous(rig: &Rig) -> Outcome {
 pub(super) fn woken_by_another_thread(rig: &Rig) -> Outcome {
     let pair = RdmPair::new(rig)?;
     pair.greet()?;
-    let b = &pair.b;
-    let (time, inbox) = (rig.scaled(Duration::from_secs(4)), b.buffer(8)?);
-    let me = b.insert(b.address())?;
+    let a = &pair.a;
+    let (time, inbox) = (rig.scaled(Duration::from_secs(4)), a.buffer(8)?);
+    let me = a.insert(a.address())?;
     for round in 0..4 {
-        let id = b.post_recv(&Recv::new(Pattern::tagged(1), &inbox).context(1))?;
+        let id = a.post_recv(&Recv::new(Pattern::tagged(1), &inbox).context(1))?;
         thread::scope(|scope| -> Outcome {
             let sleeper = scope.spawn(|| {
                 let begun = Instant::now();
-                b.wait_one(Some(time)).map(|done| (done, begun.elapsed()))
+                a.wait_one(Some(time)).map(|done| (done, begun.elapsed()))
             });
             // By now it sleeps; what ends its receive comes by no connection.
             thread::sleep(Duration::from_millis(20));
             if round % 2 == 0 {
-                check!(b.cancel(id)?, "a receive without a message is canceled");
+                check!(a.cancel(id)?, "a receive without a message is canceled");
             } else {
-                b.post_send(me, &Send::inject(b"to me").tag(1).unsignaled())?;
+                a.post_send(me, &Send::inject(b"to me").tag(1).unsignaled())?;
             }
             let woken = sleeper.join().map_err(|_| Failed::new("a wait", "a panic"))?;
             let (done, slept) = woken?;

@@ -66,8 +66,8 @@ pub(super) fn refused_before_connecting(rig: &Rig) -> Outcome {
     expect_refused(a.post_recv(&Recv::new(Pattern::untagged(), remote.slice(..))), invalid)?;
     let read_only = a.rig_buffer(64, Access::empty())?;
     expect_refused(a.post_recv(&Recv::new(Pattern::untagged(), &read_only)), invalid)?;
-    let immediate = a.post(to_b, &Op::write(local.slice(..), remote.at(0)).immediate(1));
-    expect_refused(immediate, |error| matches!(error, PostError::Fabric(Error::Unsupported(_))))?;
+    let with_data = |op: Op<'_>| a.post(to_b, &op.immediate(1));
+    expect_refused(with_data(Op::write(local.slice(..), remote.at(1 << 20))), invalid)?;
     let me = a.insert(a.address())?;
     let to_self = a.post(me, &Op::write(local.slice(..), local.at(0)));
     expect_refused(to_self, |error| matches!(error, PostError::Fabric(Error::Unsupported(_))))?;
