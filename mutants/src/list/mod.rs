@@ -7,6 +7,7 @@ mod handles;
 mod layer;
 mod rdm;
 mod rdm_messages;
+mod rdm_places;
 mod security;
 mod shared;
 mod shm;
@@ -27,6 +28,7 @@ pub(crate) fn all() -> impl Iterator<Item = (usize, &'static Mutant)> {
         layer::MUTANTS,
         rdm::MUTANTS,
         rdm_messages::MUTANTS,
+        rdm_places::MUTANTS,
         security::MUTANTS,
         shared::MUTANTS,
         shm::MUTANTS,

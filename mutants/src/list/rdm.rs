@@ -144,7 +144,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "rdm_youngest_parked",
         about: "the connection that was used last is parked first",
         runs: Runs::Tcp,
-        edits: &[edit("Core::park_oldest", "rank < best", "rank > best")],
+        edits: &[edit("Core::survey", "rank < best", "rank > best")],
         cases: &["rdm.oldest_is_parked"],
     },
     Mutant {

@@ -11,6 +11,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
         cases: &["rdm.behind_what_waits"],
     },
     Mutant {
+        name: "rdm_write_without_place",
+        about: "the place of a peer's write with data is free before its completion is taken",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            "PeerLink::on_written",
+            "shared.end_recv(completion, true, false, Some((account, 0)))",
+            "{ shared.free_place(Some((account, 0))); shared.end_recv(completion, true, false, None) }",
+        )],
+        cases: &["rdm.write_window"],
+    },
+    Mutant {
+        name: "rdm_write_keeps_place",
+        about: "the place of a peer's write with data is not free when its completion is taken",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            "PeerLink::on_written",
+            "shared.end_recv(completion, true, false, Some((account, 0)))",
+            "shared.end_recv(completion, true, false, None)",
+        )],
+        cases: &["rdm.write_window"],
+    },
+    Mutant {
         name: "rdm_youngest_message",
         about: "of the few messages without a receive the youngest meets the next one",
         runs: Runs::Tcp,

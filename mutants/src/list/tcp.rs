@@ -215,9 +215,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a message of no bytes never arrives",
         runs: Runs::Tcp,
         edits: &[edit(
-            "Link::post_lending",
-            "self.sends.push(one, lent);",
-            "if matches!(one.op, fabric_core::SendOp::Send { imm: None }) && one.segments.is_empty() { self.complete_send(one.token, one.flags, Status::Ok); } else { self.sends.push(one, lent); }",
+            "Link::post_beside",
+            "self.sends.push(one, beside);",
+            "if matches!(one.op, fabric_core::SendOp::Send { imm: None }) && one.segments.is_empty() { self.complete_send(one.token, one.flags, Status::Ok); } else { self.sends.push(one, beside); }",
         )],
         cases: &["send.send_zero"],
     },
@@ -247,7 +247,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "late_inject",
         about: "the bytes of an inject are read when there is a credit for them",
         runs: Runs::Tcp,
-        edits: &[edit("Link::post_lending", "self.sends.keep_injected(work.len());", "")],
+        edits: &[edit("Link::post_beside", "self.sends.keep_injected(work.len());", "")],
         cases: &["send.inject_reuse"],
     },
     Mutant {
