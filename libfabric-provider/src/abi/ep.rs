@@ -26,6 +26,13 @@ pub(crate) struct FidPep {
     pub(crate) cm: *const OpsCm,
 }
 
+/// `struct fid_stx`
+#[repr(C)]
+pub(crate) struct FidStx {
+    pub(crate) fid: Fid,
+    pub(crate) ops: *const OpsEp,
+}
+
 /// `struct fi_ops_ep`
 #[repr(C)]
 pub(crate) struct OpsEp {

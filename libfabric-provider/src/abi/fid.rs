@@ -4,8 +4,8 @@ use std::ffi::{c_char, c_int, c_void};
 
 use super::av::{FiAvAttr, FidAv};
 use super::base::{Fid, Refused};
-use super::ep::{FidEp, FidPep};
-use super::info::FiInfo;
+use super::ep::{FidEp, FidPep, FidStx};
+use super::info::{FiInfo, FiRxAttr, FiTxAttr};
 use super::queue::{FiCntrAttr, FiCqAttr, FiCqErrEntry, FiEqAttr, FiEqErrEntry};
 use super::transfer::{FiAtomicAttr, FiMrAttr, Iovec};
 
@@ -62,8 +62,10 @@ pub(crate) struct OpsDomain {
         *mut c_void,
     ) -> c_int,
     pub(crate) poll_open: Refused,
-    pub(crate) stx_ctx: Refused,
-    pub(crate) srx_ctx: Refused,
+    pub(crate) stx_ctx:
+        unsafe extern "C" fn(*mut FidDomain, *mut FiTxAttr, *mut *mut FidStx, *mut c_void) -> c_int,
+    pub(crate) srx_ctx:
+        unsafe extern "C" fn(*mut FidDomain, *mut FiRxAttr, *mut *mut FidEp, *mut c_void) -> c_int,
     pub(crate) query_atomic:
         unsafe extern "C" fn(*mut FidDomain, c_int, c_int, *mut FiAtomicAttr, u64) -> c_int,
     pub(crate) query_collective: Refused,

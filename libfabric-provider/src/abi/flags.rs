@@ -83,6 +83,8 @@ pub(crate) const FI_AV_TABLE: c_int = 2;
 
 /// No peer, or any (also `FI_ADDR_NOTAVAIL`).
 pub(crate) const FI_ADDR_UNSPEC: u64 = u64::MAX;
+/// The contexts of an endpoint that has shared ones.
+pub(crate) const FI_SHARED_CONTEXT: usize = usize::MAX;
 /// Tags whose bits mean nothing to a provider.
 pub(crate) const FI_TAG_GENERIC: u64 = 0xaaaa_aaaa_aaaa_aaaa;
 
@@ -95,6 +97,8 @@ pub(crate) const FI_PROV_SPECIFIC: u32 = 1 << 31;
 pub(crate) const FI_CLASS_FABRIC: usize = 1;
 pub(crate) const FI_CLASS_DOMAIN: usize = 2;
 pub(crate) const FI_CLASS_EP: usize = 3;
+pub(crate) const FI_CLASS_SRX_CTX: usize = 6;
+pub(crate) const FI_CLASS_STX_CTX: usize = 8;
 pub(crate) const FI_CLASS_PEP: usize = 9;
 pub(crate) const FI_CLASS_AV: usize = 11;
 pub(crate) const FI_CLASS_MR: usize = 12;

@@ -83,6 +83,7 @@ fn handles() -> Vec<Place> {
         "struct fi_ops_cntr" OpsCntr { size, read, readerr, add, set, wait, adderr, seterr }
         "struct fid_ep" FidEp { fid, ops, cm, msg, rma, tagged, atomic, collective }
         "struct fid_pep" FidPep { fid, ops, cm }
+        "struct fid_stx" FidStx { fid, ops }
         "struct fi_ops_ep" OpsEp { size, cancel, getopt, setopt, tx_ctx, rx_ctx, rx_size_left, tx_size_left }
         "struct fi_ops_cm" OpsCm {
             size, setname, getname, getpeer, connect, listen, accept, reject, shutdown, join,
@@ -159,6 +160,7 @@ fn constants() -> Vec<(&'static str, u64)> {
         FI_ORDER_RMA_RAR FI_ORDER_RMA_RAW FI_ORDER_RMA_WAW FI_EP_UNSPEC FI_EP_MSG FI_FORMAT_UNSPEC
         FI_SOCKADDR FI_SOCKADDR_IN FI_SOCKADDR_IN6 FI_THREAD_SAFE FI_PROGRESS_UNSPEC FI_PROGRESS_AUTO
         FI_RM_ENABLED FI_AV_UNSPEC FI_PROV_SPECIFIC FI_CLASS_FABRIC FI_CLASS_DOMAIN FI_CLASS_EP
+        FI_CLASS_SRX_CTX FI_CLASS_STX_CTX FI_SHARED_CONTEXT
         FI_CLASS_PEP FI_CLASS_MR FI_CLASS_EQ FI_CLASS_CQ FI_CLASS_CNTR FI_CLASS_CONNREQ FI_GETOPSFLAG FI_SETOPSFLAG
         FI_GETWAIT FI_ENABLE FI_BACKLOG FI_GETWAITOBJ FI_OPT_ENDPOINT FI_OPT_CM_DATA_SIZE FI_WAIT_NONE FI_WAIT_UNSPEC
         FI_WAIT_FD FI_WAIT_YIELD FI_CONNREQ FI_CONNECTED FI_SHUTDOWN FI_CQ_FORMAT_UNSPEC FI_CQ_FORMAT_CONTEXT

@@ -4,7 +4,10 @@ use std::ffi::{c_int, c_void};
 
 use super::common::{bytes, op_flags_command, put_address};
 use crate::abi::Fid;
-use crate::abi::flags::{FI_CLASS_AV, FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EQ, FI_ENABLE};
+use crate::abi::flags::{
+    FI_CLASS_AV, FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EQ, FI_CLASS_SRX_CTX, FI_CLASS_STX_CTX,
+    FI_ENABLE,
+};
 use crate::discovery::address;
 use crate::entry::entry;
 use crate::errno::Errno;
@@ -14,6 +17,7 @@ use crate::objects::counter::Counter;
 use crate::objects::domain::Queue;
 use crate::objects::event_queue::{Events, Owner};
 use crate::objects::kinds::{ActiveEndpoint, AnyEndpoint};
+use crate::objects::shared_context::{SharedReceives, SharedTransmits};
 
 /// The handle, and the context that the application gave.
 ///
@@ -69,6 +73,10 @@ pub(super) unsafe extern "C" fn bind<E: ActiveEndpoint>(
                 Some(FI_CLASS_CQ) => endpoint.bind_queue(of_fid::<Queue>(to)?, flags)?,
                 Some(FI_CLASS_AV) => endpoint.bind_vector(of_fid::<AddressVector>(to)?)?,
                 Some(FI_CLASS_EQ) => endpoint.bind_events(of_fid::<Events>(to)?)?,
+                Some(FI_CLASS_SRX_CTX) => endpoint.bind_receives(of_fid::<SharedReceives>(to)?)?,
+                Some(FI_CLASS_STX_CTX) => {
+                    endpoint.bind_transmits(of_fid::<SharedTransmits>(to)?)?
+                }
                 Some(FI_CLASS_CNTR) => endpoint.bind_counter(of_fid::<Counter>(to)?, flags)?,
                 _ => return Err(Errno::INVALID),
             }

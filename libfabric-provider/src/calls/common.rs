@@ -3,23 +3,38 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::abi::Fid;
 use crate::abi::flags::{
     FI_ETOOSMALL, FI_GETOPSFLAG, FI_GETWAIT, FI_GETWAITOBJ, FI_RECV, FI_SEND, FI_SETOPSFLAG,
     FI_WAIT_FD, FI_WAIT_NONE, version,
 };
-use crate::discovery::address;
+use crate::abi::{FiInfo, Fid};
+use crate::discovery::{address, owned::text};
 use crate::entry::entry;
 use crate::errno::Errno;
 use crate::handle::{Object, close as close_handle};
 use crate::libfabric::Libfabric;
 use crate::objects::bound::{RX, TX};
+use crate::objects::devices::{Device, Fabric};
 use crate::objects::transfer::Transfers;
 
 /// From this version of the interface on, an error entry says how large its data is, and an application can give a buffer for it.
 pub(super) const API_WITH_DATA_SIZE: u32 = version(1, 5);
+
+/// The device that an info names.
+///
+/// # Safety
+/// `info` is null or an info of libfabric.
+pub(super) unsafe fn device(fabric: &Fabric, info: *const FiInfo) -> Result<Arc<Device>, Errno> {
+    // SAFETY: the caller's promise: its parts are null or there, and a name ends in zero.
+    let name = unsafe {
+        let attr = info.as_ref().and_then(|info| info.domain_attr.as_ref());
+        attr.and_then(|attr| text(attr.name)).ok_or(Errno::INVALID)?
+    };
+    fabric.device(name.to_str().map_err(|_| Errno::INVALID)?)
+}
 
 /// Bytes that a call is given.
 ///

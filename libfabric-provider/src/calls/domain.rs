@@ -3,15 +3,14 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use super::common::close;
-use super::{av, cntr, cq, ep, mr, rdm};
+use super::common::{close, device};
+use super::{av, cntr, cq, ep, mr, rdm, shared_context};
 use crate::abi::flags::FI_EP_RDM;
 use crate::abi::{FiInfo, FidDomain, FidFabric, Ops, OpsDomain};
-use crate::discovery::owned::text;
 use crate::entry::{entry, handle_ops, no_bind, no_control, refused};
 use crate::errno::Errno;
 use crate::handle::{fid, object, open};
-use crate::objects::devices::{Device, Fabric};
+use crate::objects::devices::Fabric;
 use crate::objects::domain::Domain;
 
 static FID_OPS: Ops = handle_ops(close::<Domain>, no_bind, no_control);
@@ -24,25 +23,12 @@ static OPS: OpsDomain = OpsDomain {
     scalable_ep: refused,
     cntr_open: cntr::open_counter,
     poll_open: refused,
-    stx_ctx: refused,
-    srx_ctx: refused,
+    stx_ctx: shared_context::open_transmits,
+    srx_ctx: shared_context::open_receives,
     query_atomic: rdm::query,
     query_collective: refused,
     endpoint2: refused,
 };
-
-/// The device that an info names.
-///
-/// # Safety
-/// `info` is null or an info of libfabric.
-pub(super) unsafe fn device(fabric: &Fabric, info: *const FiInfo) -> Result<Arc<Device>, Errno> {
-    // SAFETY: the caller's promise: its parts are null or there, and a name ends in zero.
-    let name = unsafe {
-        let attr = info.as_ref().and_then(|info| info.domain_attr.as_ref());
-        attr.and_then(|attr| text(attr.name)).ok_or(Errno::INVALID)?
-    };
-    fabric.device(name.to_str().map_err(|_| Errno::INVALID)?)
-}
 
 /// `fi_domain(3)`
 pub(super) unsafe extern "C" fn open_domain(

@@ -3,13 +3,13 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use super::common::option;
+use super::pep::passive;
 use super::rdm::open_rdm;
-use super::{any_ep, cm, msg, refusals, rma};
-use crate::abi::flags::{FI_EP_RDM, FI_OPT_CM_DATA_SIZE, FI_OPT_ENDPOINT, FI_RX_CQ_DATA};
-use crate::abi::{FiInfo, Fid, FidDomain, FidEp, Ops, OpsEp};
-use crate::discovery::{CM_DATA_SIZE, address, default_depth};
-use crate::entry::{entry, handle_ops, refused};
+use super::{any_ep, cm, msg, options, refusals, rma};
+use crate::abi::flags::{FI_EP_RDM, FI_RX_CQ_DATA};
+use crate::abi::{FiInfo, FidDomain, FidEp, Ops};
+use crate::discovery::{address, default_depth};
+use crate::entry::{entry, handle_ops};
 use crate::errno::Errno;
 use crate::handle::{Name, fid, object, open};
 use crate::objects::bound::{RX, TX};
@@ -21,18 +21,6 @@ static FID_OPS: Ops = handle_ops(
     any_ep::bind::<MessageEndpoint>,
     any_ep::control::<MessageEndpoint>,
 );
-
-/// Of endpoints, passive or not: both have the same options.
-pub(super) static OPS: OpsEp = OpsEp {
-    size: size_of::<OpsEp>(),
-    cancel,
-    getopt,
-    setopt,
-    tx_ctx: refused,
-    rx_ctx: refused,
-    rx_size_left: refused,
-    tx_size_left: refused,
-};
 
 /// `fi_endpoint(3)`
 pub(super) unsafe extern "C" fn open_endpoint(
@@ -55,7 +43,7 @@ pub(super) unsafe extern "C" fn open_endpoint(
             let endpoint = Arc::new(MessageEndpoint::new(domain, wishes));
             *place = open(endpoint, |_| FidEp {
                 fid: fid::<MessageEndpoint>(context, &FID_OPS),
-                ops: &OPS,
+                ops: &options::OPS,
                 cm: &cm::CM,
                 msg: msg::table::<MessageEndpoint>(),
                 rma: rma::table::<MessageEndpoint>(),
@@ -83,6 +71,7 @@ unsafe fn wishes(domain: &Arc<Domain>, info: &FiInfo) -> Result<Wishes, Errno> {
         writes_data: info.mode & FI_RX_CQ_DATA != 0,
         op_flags: [0, 0],
         source: None,
+        keeps_port: false,
         request: None,
     };
     // SAFETY: the caller's promise: the parts are null or there, an address has its length.
@@ -101,7 +90,12 @@ unsafe fn wishes(domain: &Arc<Domain>, info: &FiInfo) -> Result<Wishes, Errno> {
         wishes.source = address::read(info.src_addr, Some(info.src_addrlen));
     }
     if !info.handle.is_null() {
-        // A passive endpoint cannot become an active one, and no request is answered twice.
+        // SAFETY: `fi_getinfo(3)`: the handle of a passive endpoint, or of a request.
+        if let Some(passive) = unsafe { passive(info.handle) } {
+            (wishes.source, wishes.keeps_port) = (Some(passive.give_address(domain)?), true);
+            return Ok(wishes);
+        }
+        // No request is answered twice.
         let (request, device) =
             domain.fabric.requests.take(Name::of(info.handle)).ok_or(Errno::INVALID)?;
         if !Arc::ptr_eq(&device, &domain.device) {
@@ -110,29 +104,4 @@ unsafe fn wishes(domain: &Arc<Domain>, info: &FiInfo) -> Result<Wishes, Errno> {
         wishes.request = Some(request);
     }
     Ok(wishes)
-}
-
-/// No operation of a connection ends before it.
-unsafe extern "C" fn cancel(_: *mut Fid, _: *mut c_void) -> isize {
-    -(libc::ENOSYS as isize)
-}
-
-unsafe extern "C" fn getopt(
-    _: *mut Fid,
-    level: c_int,
-    name: c_int,
-    value: *mut c_void,
-    len: *mut usize,
-) -> c_int {
-    entry(|| {
-        if (level, name) != (FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE) {
-            return Err(Errno(libc::ENOPROTOOPT));
-        }
-        // SAFETY: `fi_endpoint(3)`, `fi_getopt`: as many bytes as the number says.
-        unsafe { option(CM_DATA_SIZE, value, len) }
-    })
-}
-
-unsafe extern "C" fn setopt(_: *mut Fid, _: c_int, _: c_int, _: *const c_void, _: usize) -> c_int {
-    -libc::ENOPROTOOPT
 }

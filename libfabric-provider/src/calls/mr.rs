@@ -109,7 +109,12 @@ unsafe extern "C" fn close(handle: *mut Fid) -> c_int {
     entry(|| {
         // SAFETY: `fi_close`: a handle of this table, used again only if this fails.
         unsafe {
-            of_fid::<MemoryRegion>(handle)?.end()?;
+            let region = of_fid::<MemoryRegion>(handle)?;
+            // Receives that wait for their queue will want it.
+            if Arc::strong_count(region) > 1 {
+                return Err(Errno::BUSY);
+            }
+            region.end()?;
             close_handle::<MemoryRegion>(handle)?;
         }
         Ok(0)

@@ -4,9 +4,8 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use super::any_ep::{self, owner};
-use super::common::bytes;
-use super::domain::device;
-use super::ep::OPS;
+use super::common::{bytes, device};
+use super::options::OPS;
 use crate::abi::flags::FI_BACKLOG;
 use crate::abi::{FiInfo, Fid, FidEp, FidFabric, FidPep, Ops, OpsCm};
 use crate::discovery::owned::OwnedInfo;
@@ -31,6 +30,19 @@ static CM: OpsCm = OpsCm {
     shutdown,
     join: refused,
 };
+
+/// The passive endpoint that a handle of an info is; `None` for null, and for what is something else, of whatever provider.
+///
+/// # Safety
+/// `handle` is null or points to a structure that begins with a [`Fid`]; one of ours is not closed before the last use of
+/// what this gives.
+pub(super) unsafe fn passive<'a>(handle: *mut Fid) -> Option<&'a Arc<Passive>> {
+    // SAFETY: the caller's promise; only handles of ours of this kind have this table.
+    unsafe {
+        let is_one = handle.as_ref().is_some_and(|fid| std::ptr::eq(fid.ops, &FID_OPS));
+        if is_one { object::<Passive>(handle.cast()).ok() } else { None }
+    }
+}
 
 /// `fi_passive_ep`
 pub(super) unsafe extern "C" fn open_passive(

@@ -4,6 +4,7 @@ use std::ffi::{c_char, c_int};
 use std::sync::OnceLock;
 
 use super::fabric::open_fabric;
+use super::pep::passive;
 use crate::abi::{FiInfo, FiProvider};
 use crate::discovery::{getinfo, owned::text};
 use crate::entry::entry;
@@ -11,6 +12,7 @@ use crate::errno::Errno;
 use crate::handle::Name;
 use crate::libfabric::Libfabric;
 use crate::logging;
+use crate::objects::kinds::AnyEndpoint;
 
 /// The one provider. libfabric keeps notes in its context.
 struct Provider(*mut FiProvider);
@@ -57,7 +59,10 @@ unsafe extern "C" fn list(
         // SAFETY: `fi_getinfo(3)`: the texts are null or end in zero, the hints null or of libfabric, and the list is a place for one.
         unsafe {
             let place = infos.as_mut().ok_or(Errno::INVALID)?;
-            *place = getinfo(version, (text(node), text(service)), flags, hints)?;
+            let handle = hints.as_ref().map_or(std::ptr::null_mut(), |hints| hints.handle);
+            let source = passive(handle).map(|passive| passive.address()).transpose()?;
+            let passive = source.map(|source| (Name::of(handle), source));
+            *place = getinfo(version, (text(node), text(service)), flags, (hints, passive))?;
         }
         Ok(0)
     })

@@ -1,7 +1,7 @@
 //! The list that `fi_getinfo` gives: for each device that suits, an info for each address that it could be used at.
 
 use std::ffi::CStr;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use fabric::{Capabilities, Catalog, Hints, Info};
 
@@ -13,6 +13,7 @@ use super::request::Request;
 use crate::abi::FiInfo;
 use crate::abi::flags::FI_PROV_ATTR_ONLY;
 use crate::errno::Errno;
+use crate::handle::Name;
 
 /// The device for all interfaces.
 const ANY_DEVICE: &str = "any";
@@ -23,7 +24,8 @@ struct Usable {
     info: Info,
 }
 
-/// `fi_getinfo`: the suitable ones, the preferred ones first; `FI_ENODATA` where there is none.
+/// `fi_getinfo`: the suitable ones, the preferred ones first; `FI_ENODATA` where there is none. `passive` is the passive endpoint
+/// that the hints name, whose address an active one is to connect from.
 ///
 /// # Safety
 /// As of [`Request::read`].
@@ -31,13 +33,17 @@ pub(crate) unsafe fn getinfo(
     version: u32,
     names: (Option<&CStr>, Option<&CStr>),
     flags: u64,
-    hints: *const FiInfo,
+    (hints, passive): (*const FiInfo, Option<(Name, SocketAddr)>),
 ) -> Result<*mut FiInfo, Errno> {
     if flags & FI_PROV_ATTR_ONLY != 0 {
         return Ok(into_list(vec![provider_only(version)?]));
     }
     // SAFETY: the caller's promise.
-    let request = unsafe { Request::read(version, names, flags, hints)? };
+    let mut request = unsafe { Request::read(version, names, flags, hints)? };
+    if let Some((_, source)) = passive {
+        request.source = Some(source);
+        request.passive = passive.map(|(name, _)| name);
+    }
     let infos = infos(&request)?;
     if infos.is_empty() { Err(Errno::NO_DATA) } else { Ok(into_list(infos)) }
 }

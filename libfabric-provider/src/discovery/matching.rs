@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::net::{IpAddr, SocketAddr};
 
-use fabric::Info;
+use fabric::{Capabilities, Info};
 
 use super::offer::{API_WITH_MODES, COMMON_CAPS, CQ_DATA_SIZE, EndpointKind, FABRIC_NAME, ORDER};
 use super::owned::{OwnedInfo, set_text};
@@ -11,8 +11,8 @@ use super::request::{Limit, Request, with_directions};
 use crate::abi::flags::{
     FI_EP_UNSPEC, FI_LOCAL_MR, FI_MR_BASIC, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_SCALABLE,
     FI_MR_VIRT_ADDR, FI_ORDER_STRICT, FI_PROGRESS_AUTO, FI_PROGRESS_UNSPEC, FI_PROV_SPECIFIC,
-    FI_REMOTE_READ, FI_REMOTE_WRITE, FI_RM_ENABLED, FI_RMA, FI_RX_CQ_DATA, FI_TAG_GENERIC,
-    FI_TAGGED, FI_THREAD_SAFE,
+    FI_REMOTE_READ, FI_REMOTE_WRITE, FI_RM_ENABLED, FI_RMA, FI_RX_CQ_DATA, FI_SHARED_CONTEXT,
+    FI_TAG_GENERIC, FI_TAGGED, FI_THREAD_SAFE,
 };
 use crate::errno::Errno;
 
@@ -63,15 +63,15 @@ pub(crate) fn terms(
     if request.has_auth_key {
         return Err("keys of authorization");
     }
-    if request.has_handle {
-        return Err("a passive endpoint that becomes an active one");
+    if request.has_handle && (request.passive.is_none() || kind != EndpointKind::Message) {
+        return Err("a handle that no endpoint here is made from");
     }
     if request.domain_caps & !COMMON_CAPS != 0 {
         return Err("capabilities of domains");
     }
     for of in LIMITS {
         let (wanted, (max, _)) = (request.wanted(of), kind.limit(info, of));
-        if wanted > max {
+        if wanted > max && !is_shared(of, wanted, (info, kind)) {
             log::debug!("{domain}: {of:?} {wanted} is beyond {max}");
             return Err("a limit");
         }
@@ -90,6 +90,17 @@ pub(crate) fn terms(
     let (caps, mode) = caps(request, info, kind)?;
     let (mr_mode, local_mode) = modes(request, kind, caps)?;
     Ok(Terms { kind, caps, mode: mode | local_mode, mr_mode })
+}
+
+/// Whether the contexts that are asked for are shared ones, which message endpoints may have.
+fn is_shared(of: Limit, wanted: usize, (info, kind): (&Info, EndpointKind)) -> bool {
+    wanted == FI_SHARED_CONTEXT
+        && kind == EndpointKind::Message
+        && match of {
+            Limit::SendContexts => true,
+            Limit::ReceiveContexts => info.capabilities.contains(Capabilities::SHARED_RECEIVES),
+            _ => false,
+        }
 }
 
 /// The capabilities that it gets, and what it has to do for them.
@@ -185,7 +196,12 @@ pub(crate) fn build(
     ep.max_msg_size = value(Limit::Message);
     ep.max_order_raw_size = kind.limit(device, Limit::OrderReadAfterWrite).1;
     ep.max_order_waw_size = kind.limit(device, Limit::OrderWriteAfterWrite).1;
-    (ep.tx_ctx_cnt, ep.rx_ctx_cnt) = (1, 1);
+    let contexts = |of| match request.wanted(of) {
+        FI_SHARED_CONTEXT => FI_SHARED_CONTEXT,
+        _ => 1,
+    };
+    (ep.tx_ctx_cnt, ep.rx_ctx_cnt) =
+        (contexts(Limit::SendContexts), contexts(Limit::ReceiveContexts));
     let domain = parts.domain;
     set_text(&mut domain.name, domain_name)?;
     domain.threading = FI_THREAD_SAFE;
@@ -199,6 +215,12 @@ pub(crate) fn build(
     (domain.cq_cnt, domain.ep_cnt) = (device.limits.completion_queues, device.limits.endpoints);
     (domain.tx_ctx_cnt, domain.rx_ctx_cnt) = (device.limits.endpoints, device.limits.endpoints);
     (domain.max_ep_tx_ctx, domain.max_ep_rx_ctx) = (1, 1);
+    let sharing = |of| match is_shared(of, FI_SHARED_CONTEXT, (device, kind)) {
+        true => device.limits.endpoints,
+        false => 0,
+    };
+    (domain.max_ep_stx_ctx, domain.max_ep_srx_ctx) =
+        (sharing(Limit::SendContexts), sharing(Limit::ReceiveContexts));
     (domain.cntr_cnt, domain.mr_cnt) = (device.limits.completion_queues, device.limits.regions);
     domain.caps = COMMON_CAPS;
     set_text(&mut parts.fabric.name, FABRIC_NAME)?;
@@ -209,6 +231,9 @@ pub(crate) fn build(
     owned.set_source(SocketAddr::new(address, port))?;
     if let Some(destination) = request.destination {
         owned.set_destination(destination)?;
+    }
+    if let Some(passive) = request.passive {
+        owned.set_handle(passive);
     }
     Ok(owned)
 }

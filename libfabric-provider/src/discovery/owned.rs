@@ -85,10 +85,10 @@ impl OwnedInfo {
         set(&mut info.dest_addr, &mut info.dest_addrlen, address)
     }
 
-    /// Names the request that an endpoint of this info answers.
-    pub(crate) fn set_request(&mut self, request: Name) {
+    /// Names what an endpoint of this info is made from: the request that it answers, or a passive one.
+    pub(crate) fn set_handle(&mut self, name: Name) {
         // SAFETY: it is this one's alone.
-        unsafe { self.0.as_mut() }.handle = request.as_fid();
+        unsafe { self.0.as_mut() }.handle = name.as_fid();
     }
 
     /// Leaves out what concerned the application that it came from: what it answers.

@@ -11,6 +11,7 @@ use crate::abi::flags::{
     FI_REMOTE_WRITE, FI_RMA, FI_SEND, FI_SOURCE, FI_TAGGED, FI_WRITE,
 };
 use crate::errno::Errno;
+use crate::handle::Name;
 
 /// What is asked for. Zero, and `None`, ask for nothing.
 #[derive(Clone, Default)]
@@ -34,6 +35,8 @@ pub(crate) struct Request {
     pub(crate) has_auth_key: bool,
     /// It names a passive endpoint, or a request that was never given out with it.
     pub(crate) has_handle: bool,
+    /// The first of these, if it is one of ours.
+    pub(crate) passive: Option<Name>,
     pub(crate) domain_caps: u64,
     pub(crate) av_type: c_int,
     /// Of control, of data.

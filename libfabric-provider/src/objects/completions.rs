@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-use fabric::{Armed, Completion, CompletionQueue, EndpointId, OpKind};
+use fabric::{
+    Armed, Completion, CompletionQueue, EndpointId, OpKind, SharedReceiveAttr, SharedReceiveQueue,
+};
 use rustix::event::{PollFd, PollFlags};
 use smallvec::SmallVec;
 
@@ -53,7 +55,7 @@ pub(crate) struct Completions {
 }
 
 struct CompletionState {
-    parts: Vec<CompletionQueue>,
+    parts: Vec<Part>,
     feeds: Vec<Arc<dyn Feed>>,
     /// The endpoints that are there. The completions of others are dropped: an application frees their contexts when it has
     /// closed an endpoint (`fi_endpoint(3)`: closing discards what is outstanding).
@@ -65,10 +67,23 @@ struct CompletionState {
     is_woken: bool,
 }
 
+/// A queue of ours.
+#[derive(Clone)]
+struct Part {
+    queue: CompletionQueue,
+    /// The shared receives whose completions are all that come here, of whatever endpoint.
+    receives: Option<EndpointId>,
+}
+
 /// The endpoint of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
     Message(EndpointId),
+    /// That one, by shared receives: the application has posted them to these, and hears of each.
+    Shared {
+        receives: EndpointId,
+        endpoint: EndpointId,
+    },
     /// By the number that it was given.
     Datagram(u64),
 }
@@ -90,6 +105,19 @@ pub(crate) struct Done {
     pub(crate) overflow: usize,
     /// Why it failed, and the provider's own code.
     pub(crate) error: Option<(Errno, u32)>,
+}
+
+impl Whose {
+    fn is_message_of(self, id: EndpointId) -> bool {
+        match self {
+            Whose::Message(endpoint) | Whose::Shared { endpoint, .. } => endpoint == id,
+            Whose::Datagram(_) => false,
+        }
+    }
+
+    fn is_of_shared(self, receives: EndpointId) -> bool {
+        matches!(self, Whose::Shared { receives: of, .. } if of == receives)
+    }
 }
 
 impl Completions {
@@ -125,21 +153,53 @@ impl Completions {
     /// A queue of ours with room for so many completions. No other thread may bind an endpoint meanwhile.
     pub(crate) fn part(&self, room: usize) -> Result<CompletionQueue, Errno> {
         let mut state = lock(&self.state);
-        if let Some(part) = state.parts.iter().find(|part| part.room() >= room) {
-            return Ok(part.clone());
+        let has_room = |part: &&Part| part.receives.is_none() && part.queue.room() >= room;
+        if let Some(part) = state.parts.iter().find(has_room) {
+            return Ok(part.queue.clone());
         }
+        let max = self.domain.info().limits.cq_capacity;
+        let queue = self.domain.completion_queue(self.size.clamp(1, ROOM).max(room).min(max))?;
+        self.add_part(&mut state, Part { queue: queue.clone(), receives: None })?;
+        Ok(queue)
+    }
+
+    /// Shared receives whose completions come here, by a queue of their own.
+    pub(crate) fn shared_part(
+        &self,
+        attr: &SharedReceiveAttr,
+    ) -> Result<SharedReceiveQueue, Errno> {
+        let queue = self.domain.completion_queue(attr.depth)?;
+        let receives = self.domain.shared_receive_queue_with(attr, &queue)?;
+        let part = Part { queue, receives: Some(receives.id()) };
+        self.add_part(&mut lock(&self.state), part)?;
+        Ok(receives)
+    }
+
+    /// The queue of shared receives is gone: what it left is to be read, or else all of it is dropped.
+    pub(crate) fn end_shared(&self, receives: EndpointId, reports: bool) {
+        let mut state = lock(&self.state);
+        if reports {
+            while self.take(&mut state).is_ok_and(|taken| taken > 0) {}
+            if !state.ready.is_empty() {
+                self.wake(&mut state);
+            }
+        } else {
+            state.ready.retain(|done| !done.endpoint.is_of_shared(receives));
+        }
+        state.parts.retain(|part| part.receives != Some(receives));
+    }
+
+    fn add_part(&self, state: &mut CompletionState, part: Part) -> Result<(), Errno> {
         if state.parts.len() == MAX_PARTS {
             return Err(Errno::NO_MEMORY);
         }
-        let max = self.domain.info().limits.cq_capacity;
-        let part = self.domain.completion_queue(self.size.clamp(1, ROOM).max(room).min(max))?;
         if let Some(wait) = &self.wait {
-            wait.add(part.as_fd())?;
+            wait.add(part.queue.as_fd())?;
         }
-        state.parts.push(part.clone());
+        state.parts.push(part);
         // A thread that sleeps has not armed this one.
-        self.wake(&mut state);
-        Ok(part)
+        self.wake(state);
+        Ok(())
     }
 
     pub(crate) fn add_endpoint(&self, id: EndpointId, tally: Tally) {
@@ -222,7 +282,7 @@ impl Completions {
         lock(&self.state)
             .ready
             .iter()
-            .any(|done| done.endpoint == Whose::Message(id) && !is_canceled(done))
+            .any(|done| done.endpoint.is_message_of(id) && !is_canceled(done))
     }
 
     /// Reads up to `count` completions; `FI_EAVAIL` if the next one is an error, `FI_EAGAIN` if there is none.
@@ -281,7 +341,8 @@ impl Completions {
             return Ok(false);
         }
         for part in &state.parts {
-            if (if manual { part.arm_manual()? } else { part.arm()? }) == Armed::Ready {
+            let queue = &part.queue;
+            if (if manual { queue.arm_manual()? } else { queue.arm()? }) == Armed::Ready {
                 return Ok(false);
             }
         }
@@ -301,7 +362,7 @@ impl Completions {
         let state = lock(&self.state);
         let (parts, feeds) = (state.parts.clone(), state.feeds.clone());
         drop(state);
-        let parts = parts.iter().map(|part| Ok(part.as_fd()));
+        let parts = parts.iter().map(|part| Ok(part.queue.as_fd()));
         let fds = parts.chain(feeds.iter().map(|feed| feed.descriptor()));
         let polled = |fd: Result<_, Errno>| Ok(PollFd::from_borrowed_fd(fd?, PollFlags::IN));
         let mut fds = fds.map(polled).collect::<Result<Vec<_>, Errno>>()?;
@@ -346,13 +407,20 @@ impl Completions {
         let CompletionState { parts, live, ready, taken, .. } = state;
         let mut count = 0;
         for part in parts {
-            let here = part.poll(taken)?;
+            let here = part.queue.poll(taken)?;
             count += here;
             for completion in &taken[..here] {
-                let Some(tally) = live.get(&completion.endpoint) else { continue };
-                tally.add(completion.kind, completion.is_ok());
+                let endpoint = completion.endpoint;
+                let (tally, whose) = match (live.get(&endpoint), part.receives) {
+                    (tally, Some(receives)) => (tally, Whose::Shared { receives, endpoint }),
+                    (Some(tally), None) => (Some(tally), Whose::Message(endpoint)),
+                    (None, None) => continue,
+                };
+                if let Some(tally) = tally {
+                    tally.add(completion.kind, completion.is_ok());
+                }
                 if !self.is_unread {
-                    ready.extend(done(completion));
+                    ready.extend(done(completion, whose));
                 }
             }
         }
@@ -362,7 +430,7 @@ impl Completions {
 
 /// What an application gets to see of a completion.
 #[inline]
-fn done(completion: &Completion) -> Option<Done> {
+fn done(completion: &Completion, whose: Whose) -> Option<Done> {
     let error = of_status(completion.status).map(|errno| (errno, completion.provider_code));
     let mut context = completion.context;
     if context == marks::injected() || context == marks::silent() && error.is_none() {
@@ -383,7 +451,7 @@ fn done(completion: &Completion) -> Option<Done> {
     }
     let data = completion.immediate.map_or(0, u64::from);
     Some(Done {
-        endpoint: Whose::Message(completion.endpoint),
+        endpoint: whose,
         context,
         flags,
         len: completion.len,

@@ -13,9 +13,10 @@ use super::counter::Counter;
 use super::domain::{Domain, Queue};
 use super::event_queue::{Ending, Events, Owner};
 use super::kinds::{ActiveEndpoint, AnyEndpoint};
+use super::shared_context::{OpenReceives, SharedReceives, SharedTransmits};
 use super::tally::Tally;
 use crate::abi::FidEp;
-use crate::abi::flags::{FI_CLASS_EP, FI_ENOEQ};
+use crate::abi::flags::{FI_CLASS_EP, FI_EDOMAIN, FI_ENOEQ};
 use crate::errno::Errno;
 use crate::handle::{Name, Object};
 use crate::sync::lock;
@@ -35,6 +36,8 @@ pub(crate) struct Wishes {
     pub(crate) writes_data: bool,
     pub(crate) op_flags: [u64; 2],
     pub(crate) source: Option<SocketAddr>,
+    /// It connects from the port of the source as well: that of a passive endpoint, which it was made from.
+    pub(crate) keeps_port: bool,
     pub(crate) request: Option<ConnectRequest>,
 }
 
@@ -60,6 +63,9 @@ struct MessageBound {
     events: Option<Arc<Events>>,
     queues: Bound,
     request: Option<ConnectRequest>,
+    receives: Option<Arc<SharedReceives>>,
+    /// Held, so that it does not close.
+    _transmits: Option<Arc<SharedTransmits>>,
 }
 
 /// An endpoint that can transfer.
@@ -69,6 +75,8 @@ pub(crate) struct Enabled {
     pub(crate) is_selective: [bool; 2],
     pub(crate) tally: Tally,
     completions: [Arc<Completions>; 2],
+    /// What it shares with others, if it does.
+    receives: Option<Arc<OpenReceives>>,
 }
 
 impl MessageEndpoint {
@@ -82,6 +90,11 @@ impl MessageEndpoint {
     fn unenabled(&self) -> Result<std::sync::MutexGuard<'_, MessageBound>, Errno> {
         let bound = lock(&self.bound);
         if self.enabled.get().is_some() { Err(Errno::BAD_STATE) } else { Ok(bound) }
+    }
+
+    fn check_device(&self, of: &Domain) -> Result<(), Errno> {
+        let is_here = Arc::ptr_eq(&of.device, &self.domain.device);
+        if is_here { Ok(()) } else { Err(Errno(FI_EDOMAIN)) }
     }
 
     fn source_ip(&self) -> Option<IpAddr> {
@@ -167,6 +180,18 @@ impl ActiveEndpoint for MessageEndpoint {
         self.unenabled()?.queues.bind_counter(counter, flags)
     }
 
+    fn bind_receives(&self, receives: &Arc<SharedReceives>) -> Result<(), Errno> {
+        self.check_device(&receives.domain)?;
+        self.unenabled()?.receives = Some(receives.clone());
+        Ok(())
+    }
+
+    fn bind_transmits(&self, transmits: &Arc<SharedTransmits>) -> Result<(), Errno> {
+        self.check_device(&transmits.domain)?;
+        self.unenabled()?._transmits = Some(transmits.clone());
+        Ok(())
+    }
+
     fn enable(&self, owner: Owner) -> Result<(), Errno> {
         let bound = self.unenabled()?;
         let device = &self.domain.device;
@@ -181,9 +206,18 @@ impl ActiveEndpoint for MessageEndpoint {
         if let Some(source) = self.source_ip() {
             builder = builder.source(source);
         }
+        if let (Some(source), true) = (self.wishes.source, self.wishes.keeps_port) {
+            builder = builder.source_port(source.port());
+        }
         let binding = lock(&device.binding);
         let is_one = Arc::ptr_eq(&completions[TX], &completions[RX]);
-        let endpoint = if is_one {
+        let receives = bound.receives.as_ref();
+        let receives = receives
+            .map(|receives| receives.open(&completions[RX], bound.queues.is_selective[RX]))
+            .transpose()?;
+        let endpoint = if let Some(receives) = &receives {
+            builder.shared_receives(&receives.queue).build(&completions[TX].part(send)?)?
+        } else if is_one {
             builder.build(&completions[TX].part(send + recv)?)?
         } else {
             builder.build_with(&completions[TX].part(send)?, &completions[RX].part(recv)?)?
@@ -195,7 +229,7 @@ impl ActiveEndpoint for MessageEndpoint {
         }
         bound.queues.feed_counters(&completions);
         let (is_selective, tally) = (bound.queues.is_selective, bound.queues.tally.clone());
-        let enabled = Arc::new(Enabled { endpoint, is_selective, tally, completions });
+        let enabled = Arc::new(Enabled { endpoint, is_selective, tally, completions, receives });
         let ending: Weak<Enabled> = Arc::downgrade(&enabled);
         events.add_endpoint(device, id, owner, ending);
         // The lock is held: there is none yet.
@@ -210,8 +244,10 @@ impl Ending for Enabled {
         let drained = self.completions.iter().all(|queue| queue.drain().is_ok());
         let counters = self.endpoint.counters();
         let posted = counters.posted_sends + counters.posted_recvs;
+        // Shared ones were not posted to it.
+        let taken = if self.receives.is_some() { counters.received } else { 0 };
         let id = self.endpoint.id();
         let is_read = || !self.completions.iter().any(|queue| queue.has_unread(id));
-        drained && posted <= counters.completed + counters.errors && is_read()
+        drained && posted + taken <= counters.completed + counters.errors && is_read()
     }
 }

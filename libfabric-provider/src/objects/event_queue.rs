@@ -165,7 +165,7 @@ impl Entry {
         {
             let mut own = listening.template.duplicate()?;
             own.set_destination(request.peer_addr())?;
-            own.set_request(requests.add(request, listening.device.clone()));
+            own.set_handle(requests.add(request, listening.device.clone()));
             *info = Some(own);
         }
         Ok(delivery)

@@ -7,6 +7,7 @@ use super::av::AddressVector;
 use super::counter::Counter;
 use super::domain::Queue;
 use super::event_queue::{Events, Owner};
+use super::shared_context::{SharedReceives, SharedTransmits};
 use super::transfer::Transfers;
 use crate::errno::Errno;
 use crate::handle::{Name, Object};
@@ -33,6 +34,16 @@ pub(crate) trait ActiveEndpoint: AnyEndpoint + Transfers {
 
     /// A connection has one peer, and no addresses.
     fn bind_vector(&self, _: &Arc<AddressVector>) -> Result<(), Errno> {
+        Err(Errno::INVALID)
+    }
+
+    /// Of reliable datagrams each endpoint has its own, that all peers share.
+    fn bind_receives(&self, _: &Arc<SharedReceives>) -> Result<(), Errno> {
+        Err(Errno::INVALID)
+    }
+
+    /// As above.
+    fn bind_transmits(&self, _: &Arc<SharedTransmits>) -> Result<(), Errno> {
         Err(Errno::INVALID)
     }
 

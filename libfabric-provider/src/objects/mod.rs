@@ -16,5 +16,6 @@ mod posting;
 pub(crate) mod rdm;
 pub(crate) mod region;
 pub(crate) mod requests;
+pub(crate) mod shared_context;
 pub(crate) mod tally;
 pub(crate) mod transfer;

@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex};
 use fabric::ListenerAttr;
 
 use super::devices::{Device, Fabric};
+use super::domain::Domain;
 use super::event_queue::{Events, Listening, Owner};
 use super::kinds::AnyEndpoint;
 use crate::abi::FidPep;
-use crate::abi::flags::{FI_CLASS_PEP, FI_ENOEQ};
+use crate::abi::flags::{FI_CLASS_PEP, FI_EDOMAIN, FI_ENOEQ};
 use crate::discovery::owned::OwnedInfo;
 use crate::errno::Errno;
 use crate::handle::{Name, Object};
@@ -82,6 +83,16 @@ impl Passive {
         events.add_listener(&listening);
         state.listening = Some(listening);
         Ok(())
+    }
+
+    /// Its address for an active endpoint that is made from it, which takes its place.
+    pub(crate) fn give_address(&self, domain: &Domain) -> Result<SocketAddr, Errno> {
+        if !Arc::ptr_eq(&self.device, &domain.device) {
+            return Err(Errno(FI_EDOMAIN));
+        }
+        let state = lock(&self.state);
+        state.check_idle()?;
+        Ok(state.address)
     }
 
     /// Sends the peer of a request away.

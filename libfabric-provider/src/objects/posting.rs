@@ -2,20 +2,16 @@
 
 use std::sync::atomic::AtomicU64;
 
-use fabric::{Op, Slice};
-use smallvec::SmallVec;
+use fabric::Op;
 
 use super::bound::{RX, TX};
 use super::endpoint::{Enabled, MessageEndpoint};
 use super::marks;
-use super::transfer::{Buffer, Kind, Options, Receive, Transfers, Transmit};
+use super::transfer::{Kind, Options, Receive, SliceList, Transfers, Transmit, slices};
 use crate::abi::flags::{
     FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_EBADFLAGS, FI_FENCE, FI_MORE, FI_REMOTE_CQ_DATA,
 };
 use crate::errno::Errno;
-
-/// The slices of an operation; more than this many go to the heap.
-type SliceList<'a> = SmallVec<[Slice<'a>; 4]>;
 
 impl Transfers for MessageEndpoint {
     #[inline]
@@ -114,18 +110,4 @@ impl Enabled {
         }
         if op.get_context() == marks::injected() { op } else { op.context(marks::silent()) }
     }
-}
-
-/// The parts of regions that buffers are; a buffer of no bytes needs no region.
-#[inline]
-fn slices<'a>(buffers: &[Buffer<'a>]) -> Result<SliceList<'a>, Errno> {
-    let mut slices = SliceList::new();
-    for buffer in buffers {
-        match buffer.region {
-            _ if buffer.len == 0 => {}
-            Some(region) => slices.push(region.slice(buffer.address, buffer.len)?),
-            None => return Err(Errno::INVALID),
-        }
-    }
-    Ok(slices)
 }

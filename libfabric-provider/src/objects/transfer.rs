@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use fabric::{Access, RemoteRegion, RemoteSlice};
+use fabric::{Access, RemoteRegion, RemoteSlice, Slice};
+use smallvec::SmallVec;
 
 use super::region::MemoryRegion;
 use crate::abi::FidEp;
@@ -20,6 +21,23 @@ pub(crate) struct Buffer<'a> {
     pub(crate) address: usize,
     pub(crate) len: usize,
     pub(crate) region: Option<&'a Arc<MemoryRegion>>,
+}
+
+/// The slices of an operation; more than this many go to the heap.
+pub(super) type SliceList<'a> = SmallVec<[Slice<'a>; 4]>;
+
+/// The parts of regions that buffers are; a buffer of no bytes needs no region.
+#[inline]
+pub(super) fn slices<'a>(buffers: &[Buffer<'a>]) -> Result<SliceList<'a>, Errno> {
+    let mut slices = SliceList::new();
+    for buffer in buffers {
+        match buffer.region {
+            _ if buffer.len == 0 => {}
+            Some(region) => slices.push(region.slice(buffer.address, buffer.len)?),
+            None => return Err(Errno::INVALID),
+        }
+    }
+    Ok(slices)
 }
 
 /// What is transmitted.

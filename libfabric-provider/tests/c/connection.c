@@ -227,6 +227,126 @@ static void close_all(struct pair *pair, unsigned order) {
     fi_freeinfo(pair->info);
 }
 
+/* An endpoint that is not enabled, bound to what it needs and to shared contexts. */
+static struct side bind_shared(struct pair *pair, struct fi_info *info, struct fid_cq *cq, struct fid *srx, struct fid *stx) {
+    struct side side = {.cq = cq};
+    NEEDS(fi_eq_open(pair->fabric, NULL, &side.eq, NULL));
+    NEEDS(fi_endpoint(pair->domain, info, &side.ep, NULL));
+    NEEDS(fi_ep_bind(side.ep, &side.eq->fid, 0));
+    NEEDS(fi_ep_bind(side.ep, &cq->fid, FI_TRANSMIT | FI_RECV));
+    NEEDS(fi_ep_bind(side.ep, srx, 0));
+    NEEDS(fi_ep_bind(side.ep, stx, 0));
+    return side;
+}
+
+/* Two endpoints take receives of one context, from which some were posted before either was there. */
+static void shared_contexts(void) {
+    struct pair pair;
+    struct fid_ep *srx;
+    struct fid_stx *stx;
+    struct fi_cq_attr attr = {.format = FI_CQ_FORMAT_DATA, .wait_obj = FI_WAIT_FD};
+    struct fid_cq *other;
+    struct side of_clients[2], side[3];
+    char address[64];
+    open_domain(&pair);
+    pair.info->ep_attr->rx_ctx_cnt = pair.info->ep_attr->tx_ctx_cnt = FI_SHARED_CONTEXT;
+    listen_at(&pair, address);
+    void *desc = fi_mr_desc(pair.far);
+    NEEDS(fi_srx_context(pair.domain, pair.info->rx_attr, &srx, NULL));
+    NEEDS(fi_stx_context(pair.domain, pair.info->tx_attr, &stx, NULL));
+    GIVES(fi_send(srx, far, 8, desc, 0, NULL), -FI_ENOSYS);
+    GIVES(fi_connect(srx, address, NULL, 0), -FI_ENOSYS);
+    GIVES(fi_recv(srx, far, 8, NULL, 0, NULL), -FI_EINVAL);
+    GIVES(fi_recv(srx, far, 8, desc, 0, far), 0);
+    GIVES(fi_recv(srx, far + 8, 8, desc, 0, far + 8), 0);
+    /* What waits for an endpoint is used. */
+    GIVES(fi_close(&pair.far->fid), -FI_EBUSY);
+    struct fid_cq *cq;
+    NEEDS(fi_cq_open(pair.domain, &attr, &cq, NULL));
+    NEEDS(fi_cq_open(pair.domain, &attr, &other, NULL));
+    for (int at = 0; at < 2; at++) {
+        of_clients[at] = open_side(pair.fabric, pair.domain, pair.info);
+        NEEDS(fi_connect(of_clients[at].ep, address, NULL, 0));
+        struct fi_info *request = next_event(pair.listening, FI_CONNREQ);
+        side[at] = bind_shared(&pair, request, cq, &srx->fid, &stx->fid);
+        GIVES(fi_close(&srx->fid), -FI_EBUSY);
+        GIVES(fi_close(&stx->fid), -FI_EBUSY);
+        NEEDS(fi_enable(side[at].ep));
+        NEEDS(fi_accept(side[at].ep, NULL, 0));
+        next_event(side[at].eq, FI_CONNECTED);
+        next_event(of_clients[at].eq, FI_CONNECTED);
+        fi_freeinfo(request);
+        GIVES(fi_inject(of_clients[at].ep, near, 8, 0), 0);
+        done(&side[at], far + 8 * at);
+    }
+    /* All completions of the context go to one queue. */
+    side[2] = bind_shared(&pair, pair.info, other, &srx->fid, &stx->fid);
+    GIVES(fi_enable(side[2].ep), -FI_EINVAL);
+    GIVES(fi_recv(side[0].ep, far, 8, desc, 0, NULL), -FI_EOPBADSTATE);
+    /* A receive outlives the endpoint that could have taken it, and is another's. */
+    GIVES(fi_recv(srx, far, 8, desc, 0, far), 0);
+    GIVES(fi_close(&side[0].ep->fid), 0);
+    GIVES(fi_inject(of_clients[1].ep, near, 8, 0), 0);
+    done(&side[1], far);
+    /* Where no endpoint is left, a region that closes takes the receives with it, and says so. */
+    GIVES(fi_recv(srx, far, 8, desc, 0, far), 0);
+    GIVES(fi_close(&side[1].ep->fid), 0);
+    GIVES(fi_close(&side[2].ep->fid), 0);
+    GIVES(fi_close(&pair.far->fid), 0);
+    struct fi_cq_data_entry entry;
+    struct fi_cq_err_entry error = {0};
+    GIVES(fi_cq_read(cq, &entry, 1), -FI_EAVAIL);
+    GIVES(fi_cq_readerr(cq, &error, 0), 1);
+    GIVES(error.err, FI_ECANCELED);
+    SO(error.op_context == far);
+    struct fid *all[] = {
+        &srx->fid, &stx->fid, &cq->fid, &other->fid, &side[0].eq->fid, &side[1].eq->fid, &side[2].eq->fid,
+        &of_clients[0].ep->fid, &of_clients[0].cq->fid, &of_clients[0].eq->fid,
+        &of_clients[1].ep->fid, &of_clients[1].cq->fid, &of_clients[1].eq->fid,
+        &pair.pep->fid, &pair.listening->fid, &pair.near->fid, &pair.domain->fid, &pair.fabric->fid,
+    };
+    for (size_t at = 0; at < sizeof all / sizeof *all; at++) GIVES(fi_close(all[at]), 0);
+    fi_freeinfo(pair.info);
+}
+
+/* An active endpoint takes the place of a passive one, and connects from its address. */
+static void from_passive(void) {
+    struct pair pair, from;
+    char address[64], own[64], seen[64];
+    size_t len = sizeof own, also = sizeof seen;
+    struct fid_pep *place;
+    struct fid_ep *ep;
+    struct fi_info *asked = hints(), *info;
+    open_domain(&pair);
+    listen_at(&pair, address);
+    NEEDS(fi_passive_ep(pair.fabric, pair.info, &place, NULL));
+    /* A port that was free a moment ago: a listener had it. */
+    from.fabric = pair.fabric, from.info = pair.info;
+    listen_at(&from, own);
+    asked->handle = &from.pep->fid;
+    NEEDS(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, asked, &info));
+    SO(info->handle == &from.pep->fid);
+    /* One that listens stays what it is. */
+    GIVES(fi_endpoint(pair.domain, info, &ep, NULL), -FI_EOPBADSTATE);
+    GIVES(fi_close(&from.pep->fid), 0);
+    GIVES(fi_close(&from.listening->fid), 0);
+    NEEDS(fi_setname(&place->fid, own, len));
+    info->handle = &place->fid;
+    pair.a = open_side(pair.fabric, pair.domain, info);
+    GIVES(fi_close(&place->fid), 0);
+    NEEDS(fi_connect(pair.a.ep, address, NULL, 0));
+    pair.b = accept_one(&pair);
+    next_event(pair.b.eq, FI_CONNECTED);
+    next_event(pair.a.eq, FI_CONNECTED);
+    NEEDS(fi_getpeer(pair.b.ep, seen, &also));
+    SO(len == sizeof own || !memcmp(own, seen, also));
+    asked->handle = NULL;
+    fi_freeinfo(asked);
+    info->handle = NULL;
+    fi_freeinfo(info);
+    close_all(&pair, 0);
+}
+
 /* The peer of a process that is killed gets an error for what it has in flight, and the end of the connection. */
 static void killed(void) {
     struct pair pair;
@@ -272,6 +392,8 @@ int main(int count, char **arguments) {
     struct pair pair;
     /* Before this process has threads. */
     killed();
+    shared_contexts();
+    from_passive();
     connect_pair(&pair);
     messages(&pair);
     one_sided(&pair);

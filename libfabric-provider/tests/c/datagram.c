@@ -162,6 +162,37 @@ static void messages(struct end *a, struct end *b) {
     GIVES(fi_cancel(&b->ep->fid, far), -FI_ENOENT);
 }
 
+/* Short buffers that are not registered: more than there are places of the provider's for, which are used again. */
+static void copied(struct end *a, struct end *b) {
+    enum { COUNT = 1500, LEN = 40 };
+    struct fi_cq_tagged_entry entry;
+    for (int round = 0; round < 2; round++) {
+        memset(far, 0, SIZE);
+        for (int at = 0; at < COUNT; at++) GIVES(fi_recv(b->ep, far + LEN * at, LEN, NULL, FI_ADDR_UNSPEC, far + at), 0);
+        for (int at = 0; at < COUNT; at++) {
+            memset(near, at + 1, LEN);
+            POSTS(fi_send(a->ep, near, at % LEN, NULL, a->peer, near));
+            done(a->tx, near, NULL);
+            entry = done(b->rx, far + at, NULL);
+            GIVES(entry.len, at % LEN);
+            SO(!memcmp(far + LEN * at, near, at % LEN) && !far[LEN * at + at % LEN]);
+        }
+    }
+    /* What fits of a longer one comes, and nothing behind it. */
+    memset(near, 5, SIZE), memset(far, 6, SIZE);
+    GIVES(fi_recv(b->ep, far, 200, NULL, FI_ADDR_UNSPEC, far), 0);
+    GIVES(fi_send(a->ep, near, 5000, NULL, a->peer, near), 0);
+    GIVES(failed(b->rx), FI_ETRUNC);
+    done(a->tx, near, NULL);
+    SO(!memcmp(far, near, 200) && far[200] == 6);
+    /* The longest one. */
+    GIVES(fi_recv(b->ep, far, 8192, NULL, FI_ADDR_UNSPEC, far), 0);
+    GIVES(fi_send(a->ep, near, 8192, NULL, a->peer, near), 0);
+    GIVES(done(b->rx, far, NULL).len, 8192);
+    done(a->tx, near, NULL);
+    SO(!memcmp(far, near, 8192) && far[8192] == 6);
+}
+
 static void tagged(struct end *a, struct end *b) {
     struct fi_cq_tagged_entry entry;
     struct fi_msg_tagged look = {.addr = FI_ADDR_UNSPEC, .tag = 0x17, .ignore = 0xf, .context = far};
@@ -214,7 +245,6 @@ static void one_sided(struct end *a, struct end *b) {
     struct fid_mr *mr, *words;
     struct fi_atomic_attr attr;
     size_t count;
-    (void)b;
     NEEDS(fi_mr_reg(domain, far, SIZE, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 0, 0, &mr, NULL));
     NEEDS(fi_mr_reg(domain, &word, 8, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 0, 0, &words, NULL));
     memset(near, 33, SIZE);
@@ -225,7 +255,20 @@ static void one_sided(struct end *a, struct end *b) {
     GIVES(fi_read(a->ep, near, 5000, NULL, a->peer, (uintptr_t)far, fi_mr_key(mr), near), 0);
     SO(done(a->tx, near, NULL).flags & FI_READ);
     SO(!memcmp(near, far, 5000));
-    GIVES(fi_writedata(a->ep, near, 1, NULL, 1, a->peer, (uintptr_t)far, fi_mr_key(mr), NULL), -FI_ENOSYS);
+
+    /* With data the target reads of it, and no receive is taken. */
+    fi_addr_t source = 7;
+    memset(near, 55, 500);
+    GIVES(fi_writedata(a->ep, near, 500, NULL, ~0ULL, a->peer, (uintptr_t)far, fi_mr_key(mr), near), 0);
+    struct fi_cq_tagged_entry entry = done(b->rx, NULL, &source);
+    GIVES(entry.flags, FI_REMOTE_WRITE | FI_RMA | FI_REMOTE_CQ_DATA);
+    GIVES(entry.len, 500);
+    GIVES(entry.data, 0xffffffff);
+    GIVES(source, b->peer);
+    SO(!memcmp(near, far, 500));
+    SO(done(a->tx, near, NULL).flags & FI_WRITE);
+    GIVES(fi_inject_writedata(a->ep, near, 8, 6, a->peer, (uintptr_t)far, fi_mr_key(mr)), 0);
+    GIVES(done(b->rx, NULL, NULL).data, 6);
 
     GIVES(fi_fetch_atomicvalid(a->ep, FI_UINT64, FI_SUM, &count), 0);
     GIVES(count, 1);
@@ -292,6 +335,7 @@ int main(void) {
     struct end a = open_end(NULL), b = open_end(NULL);
     addresses(&a, &b);
     messages(&a, &b);
+    copied(&a, &b);
     tagged(&a, &b);
     many(&a, &b);
     one_sided(&a, &b);

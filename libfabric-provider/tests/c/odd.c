@@ -162,14 +162,11 @@ static void of_regions(struct fid_domain *domain) {
 static void of_refusals(struct fid_fabric *fabric, struct fid_domain *domain, struct fi_info *info) {
     struct fid_av *av;
     struct fid_ep *ep;
-    struct fid_stx *stx;
     struct fid_poll *poll;
     struct fi_av_attr av_attr = {0};
     struct fi_poll_attr poll_attr = {0};
     size_t count;
     GIVES(fi_scalable_ep(domain, info, &ep, NULL), -FI_ENOSYS);
-    GIVES(fi_stx_context(domain, NULL, &stx, NULL), -FI_ENOSYS);
-    GIVES(fi_srx_context(domain, NULL, &ep, NULL), -FI_ENOSYS);
     GIVES(fi_poll_open(domain, &poll_attr, &poll), -FI_ENOSYS);
     GIVES(fi_domain_bind(domain, &fabric->fid, 0), -FI_ENOSYS);
     GIVES(fi_control(&domain->fid, 1, NULL), -FI_ENOSYS);

@@ -9,9 +9,12 @@ use fabric::{Access, Armed, OpKind, Region};
 use fabric_rdm::{Completion, Endpoint, Kind, PostError, RdmAttr, Status};
 use smallvec::SmallVec;
 
+use super::copies::Copies;
 use super::peers::PeerMap;
 use super::pending::{Claims, Pending, PendingTable, Wants};
-use crate::abi::flags::{FI_ETRUNC, FI_MULTI_RECV, FI_READ, FI_REMOTE_CQ_DATA};
+use crate::abi::flags::{
+    FI_ADDR_UNSPEC, FI_ETRUNC, FI_MULTI_RECV, FI_READ, FI_REMOTE_CQ_DATA, FI_REMOTE_WRITE, FI_RMA,
+};
 use crate::errno::Errno;
 use crate::objects::av::{AddressUser, AddressVector};
 use crate::objects::bound::{Bound, RX, TX};
@@ -41,6 +44,8 @@ pub(crate) struct RdmEnabled {
     pub(super) pending: Mutex<PendingTable>,
     pub(super) peers: PeerMap,
     pub(super) claims: Mutex<Claims>,
+    /// For short messages of buffers without a region.
+    pub(super) copies: Copies,
     /// For operations without bytes.
     pub(super) nothing: Region,
     /// Held from taking completions to giving them away: so their order stays.
@@ -67,6 +72,7 @@ impl RdmEnabled {
             pending: Mutex::default(),
             peers: PeerMap::new(vector.clone()),
             claims: Mutex::default(),
+            copies: Copies::new(device),
             nothing: device.alloc(64, Access::LOCAL_WRITE)?,
             taken: Mutex::new(vec![Completion::default(); BATCH].into()),
         });
@@ -127,8 +133,17 @@ impl RdmEnabled {
             }
             Err(error) => {
                 table.remove(context);
+                self.give_back(&pending, 0);
                 Err(refused(error))
             }
+        }
+    }
+
+    /// What an operation had for its message is free; so many bytes of that have come.
+    fn give_back(&self, pending: &Pending, len: usize) {
+        if let Some(copied) = pending.copied {
+            // SAFETY: bytes come for receives alone, and their buffers are theirs until the application reads that (fi_msg(3)).
+            unsafe { self.copies.give_back(copied, len) };
         }
     }
 
@@ -144,6 +159,9 @@ impl RdmEnabled {
 
     /// What the application reads of a completion, and on which side.
     fn done(&self, table: &mut PendingTable, completion: &Completion) -> Option<(usize, Done)> {
+        if completion.kind == Kind::RecvWrite {
+            return Some((RX, self.written(completion)));
+        }
         if completion.context == marks::injected() {
             return None;
         }
@@ -153,6 +171,8 @@ impl RdmEnabled {
             true => table.get(completion.context)?,
             false => table.remove(completion.context)?,
         };
+        let is_received = completion.kind == Kind::Recv;
+        self.give_back(&pending, if is_received { completion.len as usize } else { 0 });
         let mut flags = pending.flags & !FI_MULTI_RECV;
         let (side, counted) = match completion.kind {
             Kind::Recv | Kind::Released => (RX, OpKind::Recv),
@@ -175,7 +195,7 @@ impl RdmEnabled {
         flags |= if completion.immediate.is_some() { FI_REMOTE_CQ_DATA } else { 0 };
         let source = match (side, completion.peer) {
             (RX, Some(peer)) => self.peers.number(&self.endpoint, peer),
-            _ => crate::abi::flags::FI_ADDR_UNSPEC,
+            _ => FI_ADDR_UNSPEC,
         };
         let len = if completion.kind == Kind::Released { 0 } else { completion.len as usize };
         let done = Done {
@@ -191,6 +211,23 @@ impl RdmEnabled {
             error: error.map(|errno| (errno, 0)),
         };
         Some((side, done))
+    }
+
+    /// A peer's write with data: an application hears of each, whatever it asked for (`fi_cq(3)`, `FI_REMOTE_CQ_DATA`).
+    fn written(&self, completion: &Completion) -> Done {
+        let source = completion.peer.map(|peer| self.peers.number(&self.endpoint, peer));
+        Done {
+            endpoint: self.id,
+            context: 0,
+            flags: FI_REMOTE_WRITE | FI_RMA | FI_REMOTE_CQ_DATA,
+            len: completion.len as usize,
+            data: completion.immediate.map_or(0, u64::from),
+            tag: 0,
+            buffer: 0,
+            source: source.unwrap_or(FI_ADDR_UNSPEC),
+            overflow: 0,
+            error: None,
+        }
     }
 }
 

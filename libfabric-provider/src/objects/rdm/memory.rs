@@ -2,6 +2,7 @@
 
 use fabric::{Access, Region, Slice};
 
+use super::copies::{Copied, Place};
 use super::enabled::RdmEnabled;
 use crate::errno::Errno;
 use crate::objects::region::MemoryRegion;
@@ -12,6 +13,8 @@ pub(super) enum Memory<'a> {
     Part(&'a MemoryRegion, Buffer<'a>),
     /// The operation holds it beyond this handle, until it has ended.
     Own(Region),
+    /// The message is copied.
+    Copied(Copied, Place),
     /// No bytes, which are in some region all the same.
     Nothing(&'a Region),
 }
@@ -47,6 +50,25 @@ impl<'a> Memory<'a> {
         }
     }
 
+    /// As [`of`](Self::of), of a message: a short one of a buffer without a region is copied.
+    pub(super) fn of_message(
+        enabled: &'a RdmEnabled,
+        buffers: &'a [Buffer<'a>],
+        access: Access,
+    ) -> Result<Self, Errno> {
+        if let [Buffer { address, len: len @ 1.., region: None }] = *buffers
+            && let Some((copied, place)) = enabled.copies.take(address, len)
+        {
+            return Ok(Memory::Copied(copied, place));
+        }
+        Self::of(enabled, buffers, access)
+    }
+
+    /// Where its message is copied to or from.
+    pub(super) fn copied(&self) -> Option<Copied> {
+        if let Memory::Copied(copied, _) = self { Some(*copied) } else { None }
+    }
+
     /// The region of the application's, by its number; 0 for none.
     pub(super) fn region(&self) -> u64 {
         if let Memory::Part(region, _) = self { region.number } else { 0 }
@@ -56,6 +78,7 @@ impl<'a> Memory<'a> {
         match self {
             Memory::Part(region, buffer) => region.slice(buffer.address, buffer.len),
             Memory::Own(region) => Ok(region.into()),
+            Memory::Copied(_, place) => Ok(place.slice()),
             Memory::Nothing(region) => Ok(region.slice(..0)),
         }
     }

@@ -78,8 +78,11 @@ impl Transfers for RdmEndpoint {
             pending.flags |= FI_MULTI_RECV;
             pending.buffer = receive.buffers.first().map_or(0, |buffer| buffer.address);
         }
-        let memory = Memory::of(enabled, receive.buffers, Access::LOCAL_WRITE)?;
-        pending.region = memory.region();
+        let memory = match is_many {
+            true => Memory::of(enabled, receive.buffers, Access::LOCAL_WRITE)?,
+            false => Memory::of_message(enabled, receive.buffers, Access::LOCAL_WRITE)?,
+        };
+        (pending.region, pending.copied) = (memory.region(), memory.copied());
         let mut recv = Recv::new(pattern, memory.slice()?);
         if is_many {
             recv = recv.of_many(self.min_free());
@@ -132,7 +135,8 @@ impl RdmEnabled {
     ) -> Result<(), Errno> {
         let memory = match what {
             Transmit::Buffers(buffers) => {
-                Some(Memory::of(self, buffers, access_to_send(&self.domain.device.domain))?)
+                let access = access_to_send(&self.domain.device.domain);
+                Some(Memory::of_message(self, buffers, access)?)
             }
             Transmit::Bytes(_) => None,
         };
@@ -159,7 +163,12 @@ impl RdmEnabled {
             };
         }
         let flags = FI_SEND | if tag.is_some() { FI_TAGGED } else { FI_MSG };
-        let pending = Pending::new(options.context, flags, wants);
+        let mut pending = Pending::new(options.context, flags, wants);
+        if let Some(Memory::Copied(copied, place)) = &memory {
+            // SAFETY: the buffer is the operation's from this call on (fi_msg(3)).
+            unsafe { place.load(*copied)? };
+            pending.copied = Some(*copied);
+        }
         self.post(pending, |context| self.endpoint.post_send(peer, &send.context(context)))
     }
 

@@ -6,10 +6,11 @@
 //! | `enabled` | an endpoint that can transfer, and its completions on their way to the queues that they are for |
 //! | `pending` | what the application is to read of each operation when it ends |
 //! | `peers` | which peer of ours a number of an address vector is, and the other way round |
-//! | `memory` | buffers of the application as operations of ours take them |
+//! | `memory`, `copies` | buffers of the application as operations of ours take them |
 //! | `messages`, `probe`, `one_sided`, `atomic` | what is posted |
 
 pub(crate) mod atomic;
+mod copies;
 pub(crate) mod enabled;
 pub(crate) mod endpoint;
 mod memory;

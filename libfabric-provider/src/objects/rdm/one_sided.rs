@@ -22,10 +22,6 @@ impl RdmEnabled {
         options: Options,
         wants: Wants,
     ) -> Result<(), Errno> {
-        // A message behind it says the same.
-        if options.flags & FI_REMOTE_CQ_DATA != 0 {
-            return Err(Errno::NOT_THERE);
-        }
         let buffers = match what {
             Transmit::Bytes(bytes) => {
                 let op = Op::inject_write(bytes, to.place());
@@ -61,6 +57,10 @@ impl RdmEnabled {
         options: Options,
         wants: Wants,
     ) -> Result<(), Errno> {
+        if options.flags & FI_REMOTE_CQ_DATA != 0 {
+            // As many bytes as the info's `cq_data_size` says.
+            op = op.immediate(options.data as u32);
+        }
         if options.flags & FI_FENCE != 0 {
             op = op.fence();
         }

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use fabric_rdm::{Claimed, OpId};
 
+use super::copies::Copied;
+
 /// Messages that were claimed, by the context that the application gave.
 pub(super) type Claims = HashMap<u64, Claimed<'static>>;
 
@@ -28,13 +30,15 @@ pub(super) struct Pending {
     pub(super) buffer: usize,
     /// The region that a receive goes to; 0 for none.
     pub(super) region: u64,
+    /// Where its message is instead, if it is copied.
+    pub(super) copied: Option<Copied>,
     /// Once it is posted.
     op: Option<OpId>,
 }
 
 impl Pending {
     pub(super) fn new(context: u64, flags: u64, wants: Wants) -> Self {
-        Pending { context, flags, wants, buffer: 0, region: 0, op: None }
+        Pending { context, flags, wants, buffer: 0, region: 0, copied: None, op: None }
     }
 }
 
