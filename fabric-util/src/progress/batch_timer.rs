@@ -116,20 +116,21 @@ impl BatchTimer {
     }
 
     /// Sleeps for a tick, or until `wake`. Calls `step` first if it is to, and whenever posts have been held for as long as
-    /// they may be.
+    /// they may be; `step` says whether it could be made: if not, it is tried again as much later.
     pub(super) fn sleep<'a>(
         &'a self,
         mut sleep: MutexGuard<'a, Sleep>,
         tick: Duration,
         first: bool,
-        mut step: impl FnMut(),
+        mut step: impl FnMut() -> bool,
     ) {
         if first {
             match self.beside(sleep, &mut step) {
-                Some(again) => sleep = again,
+                Some((again, _)) => sleep = again,
                 None => return,
             }
         }
+        let mut missed = false;
         let end = Instant::now().checked_add(tick);
         loop {
             let left =
@@ -137,7 +138,7 @@ impl BatchTimer {
             if left.is_zero() {
                 break;
             }
-            let light = self.light();
+            let light = if missed { self.max } else { self.light() };
             let (kind, time) =
                 light.map_or((Sleep::Deep, left), |time| (Sleep::Light, time.min(left)));
             *sleep = kind;
@@ -146,9 +147,10 @@ impl BatchTimer {
             if *sleep == Sleep::Awake {
                 return;
             }
+            missed = false;
             if self.due_in().is_some_and(|time| time.is_zero()) {
                 match self.beside(sleep, &mut step) {
-                    Some(again) => sleep = again,
+                    Some((again, stepped)) => (sleep, missed) = (again, !stepped),
                     None => return,
                 }
             }
@@ -156,17 +158,17 @@ impl BatchTimer {
         *sleep = Sleep::Awake;
     }
 
-    /// Calls `step` without the lock; `None` if the sleep was ended meanwhile.
+    /// Calls `step` without the lock, and gives what it says; `None` if the sleep was ended meanwhile.
     fn beside<'a>(
         &'a self,
         mut sleep: MutexGuard<'a, Sleep>,
-        step: &mut impl FnMut(),
-    ) -> Option<MutexGuard<'a, Sleep>> {
+        step: &mut impl FnMut() -> bool,
+    ) -> Option<(MutexGuard<'a, Sleep>, bool)> {
         *sleep = Sleep::Light;
         drop(sleep);
-        step();
+        let stepped = step();
         let sleep = self.sleep.lock();
-        (*sleep != Sleep::Awake).then_some(sleep)
+        (*sleep != Sleep::Awake).then_some((sleep, stepped))
     }
 
     /// How long a light sleep may be; `None`: it may be a deep one.

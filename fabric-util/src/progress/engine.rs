@@ -31,6 +31,7 @@ use std::time::{Duration, Instant};
 
 use super::adaptive_spin::AdaptiveSpin;
 use super::batch_timer::BatchTimer;
+use super::contention::Contention;
 use super::event_loop::EventLoop;
 use super::flush::{Flush, may_defer};
 use super::ready_list::{ReadyList, Source};
@@ -53,6 +54,7 @@ pub struct ProgressEngine<L: EventLoop> {
     polled: AtomicBool,
     ticking: AtomicBool,
     batch: BatchTimer,
+    contention: Contention,
     stop: AtomicBool,
     schedule: Option<Box<dyn Schedule>>,
 }
@@ -74,6 +76,7 @@ impl<L: EventLoop> ProgressEngine<L> {
             polled: AtomicBool::new(false),
             ticking: AtomicBool::new(false),
             batch: BatchTimer::new(hold),
+            contention: Contention::default(),
             stop: AtomicBool::new(false),
             schedule,
         }
@@ -102,9 +105,18 @@ impl<L: EventLoop> ProgressEngine<L> {
     #[inline]
     pub fn poll(&self, event_loop: &L) {
         self.note_poll();
-        if let Some(mut stepper) = self.stepper.try_lock() {
-            self.step_polled(&mut stepper, event_loop);
+        if !self.try_step_polled(event_loop) {
+            self.contention.miss();
         }
+    }
+
+    /// A step as of a poll; false: another thread is in one.
+    #[inline]
+    fn try_step_polled(&self, event_loop: &L) -> bool {
+        let Some(mut stepper) = self.stepper.try_lock() else { return false };
+        self.contention.clear();
+        self.step_polled(&mut stepper, event_loop);
+        true
     }
 
     fn step_polled(&self, stepper: &mut Stepper<L::Source>, event_loop: &L) {
@@ -268,9 +280,10 @@ impl<L: EventLoop> ProgressEngine<L> {
                 if std::mem::take(&mut gives_way) {
                     // An application with manual progress may sleep: the thread serves what it took out of the selector.
                     self.serve_all(event_loop);
-                } else {
-                    self.step_polled(&mut self.stepper.lock(), event_loop);
+                    return true;
                 }
+                // A step that lasts is the application's, which is there to make the next one.
+                self.try_step_polled(event_loop)
             });
             return true;
         }

@@ -10,6 +10,7 @@
 
 mod adaptive_spin;
 mod batch_timer;
+mod contention;
 mod engine;
 mod event_loop;
 mod flush;

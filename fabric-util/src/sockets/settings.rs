@@ -13,7 +13,7 @@ use crate::splitmix::mix;
 use crate::stream::Protected;
 
 /// How long a post is held back at most, unless set otherwise.
-const HOLD: Duration = Duration::from_micros(50);
+const HOLD: Duration = Duration::from_micros(200);
 
 const GATHER: &str = "gather_us";
 const ADVERSARY: &str = "adversary";
@@ -25,7 +25,7 @@ const SETTINGS: &[Setting] = &[
         GATHER,
         "how long a post may wait for the application's next poll, in microseconds (0 to 1000), while earlier ones are \
          unacknowledged, so that many go in one system call; 0 writes each at once",
-        "50",
+        "200",
     ),
     Setting::new(
         ADVERSARY,
