@@ -165,6 +165,21 @@ impl<'a> RdmEnd<'a> {
         Err(Failed::at(place, format!("{expected:?}"), format!("{seen:?}")))
     }
 
+    /// The next completion is that of the oldest operation, which the target refused. Over a link that loses packets the
+    /// refusal may be lost; then the peer is.
+    #[track_caller]
+    pub(crate) fn refused(&self, kind: Kind, context: u64) -> Outcome {
+        let place = Location::caller();
+        let done = self.next()?;
+        let is_refusal = done.status == Status::RemoteAccess
+            || self.rig.is_lossy() && done.status == Status::PeerLost;
+        if is_refusal && (done.kind, done.context) == (kind, context) {
+            return Ok(());
+        }
+        let expected = format!("{kind:?} {context}: {:?}", Status::RemoteAccess);
+        Err(Failed::at(place, expected, format!("{done:?}")).with_dump(self.dump()))
+    }
+
     /// The next completion is a send's.
     #[track_caller]
     pub(crate) fn sent(&self, context: u64) -> Outcome {

@@ -387,10 +387,16 @@ impl Rig {
         if self.setup.soak { soak } else { normal }
     }
 
+    /// Whether the link loses packets all the time, and with them what the other side has refused
+    /// ([`End::is_refusal`](crate::prelude::End::is_refusal)).
+    pub(crate) fn is_lossy(&self) -> bool {
+        self.setup.lossy
+    }
+
     /// So much of what only takes its time: `amount`, or an eighth of it over a link that loses packets, where each that
     /// is lost holds up for a tenth of a second.
     pub fn bulk(&self, amount: usize) -> usize {
-        if self.setup.lossy { amount.div_ceil(8) } else { amount }
+        if self.is_lossy() { amount.div_ceil(8) } else { amount }
     }
 
     /// Random numbers, the same for this case whenever the seed is the same.

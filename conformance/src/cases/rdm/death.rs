@@ -123,7 +123,7 @@ pub(super) fn revived_on_both_sides(rig: &Rig) -> Outcome {
         pair.greet()?;
         // Both lose each other.
         a.post(*to_b, &Op::atomic(AtomicOp::Add, 1u64, target.by_wrong_key(0)).context(1))?;
-        a.expect(Kind::Atomic, 1, Status::RemoteAccess)?;
+        a.refused(Kind::Atomic, 1)?;
         a.until("the loss", |a| a.down(*to_b).is_ok_and(|cause| cause.is_some()))?;
         b.until("the loss", |b| b.down(*to_a).is_ok_and(|cause| cause.is_some()))?;
         // A post waits until the other side takes this one for alive again.

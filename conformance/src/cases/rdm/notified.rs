@@ -115,7 +115,7 @@ pub(super) fn write_refused(rig: &Rig) -> Outcome {
     let (local, remote) = (a.patterned(64, 0)?, b.buffer(64)?);
     let wrong = Op::write(local.slice(..), remote.by_wrong_key(0)).immediate(1);
     a.post(*to_b, &wrong.context(1))?;
-    a.expect(Kind::Write, 1, Status::RemoteAccess)?;
+    a.refused(Kind::Write, 1)?;
     a.until("the loss", |a| a.down(*to_b).is_ok_and(|cause| cause.is_some()))?;
     b.until("the loss", |b| b.down(*to_a).is_ok_and(|cause| cause.is_some()))?;
     b.nothing()?;

@@ -83,7 +83,7 @@ pub(super) fn remote_access(rig: &Rig) -> Outcome {
     a.post(*to_b, &Op::write(local.slice(..), remote.by_wrong_key(0)).context(1))?;
     // Of one that waits at its sender nothing was executed: it is not the one that is lost.
     a.post_send(*to_b, &Send::inject(b"behind it").matched().context(2))?;
-    a.expect(Kind::Write, 1, Status::RemoteAccess)?;
+    a.refused(Kind::Write, 1)?;
     a.expect(Kind::Send, 2, Status::Canceled)?;
     a.until("the loss", |a| a.down(*to_b).is_ok_and(|cause| cause.is_some()))?;
     check_eq!(a.down(*to_b)?, Some(DeathCause::Lost), "why it is down");
