@@ -13,7 +13,6 @@ use fabric_rdm::matching::Pattern;
 use fabric_rdm::{Completion, Endpoint, Kind, Peer, PostError, RdmAttr, Recv, Send, Status};
 
 use crate::check::{Failed, Outcome};
-use crate::end::DEFAULT_TIMEOUT;
 use crate::guarded::Guarded;
 use crate::rig::Rig;
 
@@ -96,17 +95,24 @@ impl<'a> RdmEnd<'a> {
         Ok(buffer)
     }
 
+    /// How long a case waits for anything: a connection may have to be made for it.
+    fn patience(&self) -> Duration {
+        self.rig.connect_timeout()
+    }
+
     /// The next completion.
     #[track_caller]
     pub(crate) fn next(&self) -> Result<Completion, Failed> {
         let place = Location::caller();
-        match self.wait_one(Some(self.rig.scaled(DEFAULT_TIMEOUT))) {
+        let patience = self.patience();
+        match self.wait_one(Some(patience)) {
             Ok(completion) => {
                 self.record(&completion);
                 Ok(completion)
             }
             Err(error) => {
-                let failed = Failed::at(place, "a completion within 10 s", error.to_string());
+                let expected = format!("a completion within {patience:?}");
+                let failed = Failed::at(place, expected, error.to_string());
                 Err(failed.with_dump(format!("{}\n{}", self.dump(), self.rig.dump())))
             }
         }
@@ -237,11 +243,13 @@ impl<'a> RdmEnd<'a> {
         mut post: impl FnMut() -> Result<T, PostError>,
     ) -> Result<T, Failed> {
         let place = Location::caller();
-        let until = Instant::now() + self.rig.scaled(DEFAULT_TIMEOUT);
+        let patience = self.patience();
+        let until = Instant::now() + patience;
         loop {
             match post() {
                 Err(PostError::Again(full)) if Instant::now() >= until => {
-                    let failed = Failed::at(place, "room for a post within 10 s", full.to_string());
+                    let expected = format!("room for a post within {patience:?}");
+                    let failed = Failed::at(place, expected, full.to_string());
                     return Err(failed.with_dump(self.dump()));
                 }
                 Err(PostError::Again(_)) => std::thread::yield_now(),
@@ -254,11 +262,14 @@ impl<'a> RdmEnd<'a> {
     #[track_caller]
     pub(crate) fn until(&self, what: &str, look: impl Fn(&Self) -> bool) -> Outcome {
         let place = Location::caller();
-        let until = self.rig.deadline(DEFAULT_TIMEOUT);
+        let patience = self.patience();
+        let until = Instant::now() + patience;
         while !look(self) {
             let failed = match self.lost() {
                 Some(error) => Failed::at(place, what, error.to_string()),
-                None if Instant::now() >= until => Failed::at(place, what, "not within 10 s"),
+                None if Instant::now() >= until => {
+                    Failed::at(place, what, format!("not within {patience:?}"))
+                }
                 None => {
                     thread::sleep(Duration::from_millis(1));
                     continue;

@@ -340,6 +340,12 @@ impl Rig {
         self.scaled(DEFAULT_TIMEOUT).max(self.attr().connect_timeout)
     }
 
+    /// A short time in which connecting succeeds all the same: `usual`, stretched; half of what the run gives it, if that says
+    /// how long it may take, as over a link that loses packets.
+    pub(crate) fn brief_connect(&self, usual: Duration) -> Duration {
+        self.setup.connect_timeout.map_or_else(|| self.scaled(usual), |timer| timer / 2)
+    }
+
     /// Tries a check until it succeeds, for 10 s; for what comes true without a completion that would say so.
     ///
     /// # Errors

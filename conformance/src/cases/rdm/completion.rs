@@ -183,7 +183,7 @@ pub(super) fn counter_exact(rig: &Rig) -> Outcome {
     const COUNT: u64 = 500;
     let RdmPair { a, b, to_b, .. } = RdmPair::new(rig)?;
     let (source, inbox) = (a.patterned(64, 0)?, b.buffer(64)?);
-    let time = Some(rig.scaled(Duration::from_secs(10)));
+    let time = Some(rig.connect_timeout());
     for _ in 0..COUNT {
         b.post_recv(&Recv::new(Pattern::tagged(1), &inbox).unsignaled())?;
     }
@@ -231,9 +231,9 @@ pub(super) fn counter_error(rig: &Rig) -> Outcome {
     let inbox = a.buffer(8)?;
     a.post_recv(&Recv::new(Pattern::tagged(1).from(to_b), &inbox).unsignaled().context(1))?;
     a.post_send(to_b, &Send::inject(b"x").tag(1).unsignaled())?;
-    a.counter(Kind::Send).wait_for(1, 0, Some(rig.scaled(Duration::from_secs(10))))?;
+    a.counter(Kind::Send).wait_for(1, 0, Some(rig.connect_timeout()))?;
     drop(b);
-    let waited = a.counter(Kind::Recv).wait_for(1, 0, Some(rig.scaled(Duration::from_secs(10))));
+    let waited = a.counter(Kind::Recv).wait_for(1, 0, Some(rig.connect_timeout()));
     check_err!(waited, Error::InvalidState(_), "a wait for a receive that fails");
     check_eq!(a.counter(Kind::Recv).now()?, (0, 1), "successes and errors");
     // What fails is not unsignaled.
@@ -246,7 +246,7 @@ pub(super) fn silent_receives(rig: &Rig) -> Outcome {
         attr.window.places.window = WINDOW;
         attr.recv_depth = 4;
     })?;
-    let time = Some(rig.scaled(Duration::from_secs(10)));
+    let time = Some(rig.connect_timeout());
     let inbox = b.buffer(8)?;
     // Each takes its message from those that wait, and leaves its place in the depth and in the window.
     for round in 0..4 * WINDOW {

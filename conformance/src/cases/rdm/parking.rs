@@ -116,7 +116,7 @@ pub(super) fn park_keeps_order(rig: &Rig) -> Outcome {
         }
         star.check_open(1)?;
     }
-    hub.counter(Kind::Send).wait_for(6 * rounds, 0, Some(rig.scaled(Duration::from_secs(10))))?;
+    hub.counter(Kind::Send).wait_for(6 * rounds, 0, Some(rig.connect_timeout()))?;
     hub.nothing_at_once()
 }
 
@@ -348,7 +348,7 @@ pub(super) fn all_busy_fair(rig: &Rig) -> Outcome {
         other.expect_all(&all)?;
         inbox.check_pattern(.., rig.pattern(0))?;
     }
-    hub.counter(Kind::Send).wait_for(5 * each, 0, Some(rig.scaled(Duration::from_secs(10))))?;
+    hub.counter(Kind::Send).wait_for(5 * each, 0, Some(rig.connect_timeout()))?;
     star.check_open(2)
 }
 
@@ -361,7 +361,7 @@ pub(super) fn asked_without_end(rig: &Rig) -> Outcome {
     let mut asked = [0; 3];
     let mut is_posted = false;
     // One has the only place, and others always wait for it.
-    let until = Instant::now() + rig.scaled(Duration::from_secs(20));
+    let until = Instant::now() + 2 * rig.connect_timeout();
     while quiet.counter(Kind::Recv).now()?.0 == 0 {
         for ((asker, _, to_hub), asked) in askers.iter().zip(&mut asked) {
             if asker.counter(Kind::Send).now()?.0 < *asked {

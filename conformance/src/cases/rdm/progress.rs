@@ -10,7 +10,7 @@ use crate::sys::in_child;
 pub(super) fn sleeping_receiver_matches(rig: &Rig) -> Outcome {
     let RdmPair { a, b, to_b, to_a } = RdmPair::new(rig)?;
     let source = a.patterned(1 << 20, 0)?;
-    let time = rig.scaled(Duration::from_secs(10));
+    let time = rig.connect_timeout();
     let mut inboxes = Vec::new();
     for (context, len) in (0..).zip(LENGTHS) {
         let inbox = b.buffer(len.max(1))?;
@@ -47,7 +47,7 @@ pub(super) fn sleeping_rendezvous(rig: &Rig) -> Outcome {
         b.received(1, 1 << 20)?;
         inbox.check_pattern(.., rig.pattern(pattern))?;
     }
-    a.counter(Kind::Send).wait_for(3, 0, Some(rig.scaled(Duration::from_secs(10))))?;
+    a.counter(Kind::Send).wait_for(3, 0, Some(rig.connect_timeout()))?;
     Ok(())
 }
 
