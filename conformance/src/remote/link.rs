@@ -96,7 +96,14 @@ impl Link {
             frame::write(&self.stream, &Request { number, call })
         };
         if let Err(error) = sent {
-            self.state.waiting().answers.remove(&number);
+            if error.kind() == io::ErrorKind::Other {
+                // Nothing of what is no frame has gone out.
+                self.state.waiting().answers.remove(&number);
+            } else {
+                // The reader notices, and by the return this link is over: it drops all that waits, this one too.
+                let _ = self.stream.shutdown(Shutdown::Both);
+                let _ = answered.recv_timeout(CALL_TIMEOUT);
+            }
             return Err(broken(error));
         }
         match answered.recv_timeout(CALL_TIMEOUT) {
