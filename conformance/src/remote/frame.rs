@@ -18,8 +18,8 @@ const MAX_FRAME: usize = 16 << 20;
 pub(super) const CHUNK: usize = 1 << 20;
 /// No line is longer.
 const MAX_LINE: usize = 256;
-/// How long the other end may take for its whole line: it may be a guest on a busy machine.
-const GREET_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the other end may take for its whole line: it may be a guest on a busy machine, and nothing runs there for 30 s.
+const GREET_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What each end says first. A word size or byte order of its own would make memory mean something else there.
 pub(super) fn own_line() -> String {
