@@ -23,10 +23,16 @@ use crate::sync::lock;
 
 /// Bytes that are free in a buffer for many messages, at least, unless the application sets it.
 const MIN_MULTI_RECV: usize = 64;
-/// Messages of one peer without a receive, and of all. Programs post many before the other side looks for them.
-const WINDOW: Resource = Resource { total: 1 << 20, window: 1 << 15, reserved: 16 };
+/// Messages of one peer without a receive, and of all. Programs post many before the other side looks for them. A peer hears of
+/// free places when it has used half of what it may have, and that costs as much as a message: one that has only what is reserved
+/// hears after 32 messages, and the first 64 peers, which have a whole window each, after 16,384.
+const WINDOW: Resource = Resource { total: 1 << 22, window: 1 << 15, reserved: 64 };
 /// Peers that are not in the address vector.
 const STRANGERS: u32 = 1 << 16;
+
+// There are places to reserve for all of them; and the first peers get a whole window each (`window::Resource`).
+const _: () = assert!(WINDOW.reserved * STRANGERS as u64 <= WINDOW.total);
+const _: () = assert!(WINDOW.total / WINDOW.window > 64);
 
 /// An endpoint.
 pub(crate) struct RdmEndpoint {
