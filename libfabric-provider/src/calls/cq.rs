@@ -16,8 +16,8 @@ use crate::abi::{
 use crate::entry::{entry, handle_ops, no_bind};
 use crate::errno::Errno;
 use crate::handle::{fid, object, of_fid, open};
-use crate::objects::completions::Done;
 use crate::objects::domain::{Domain, Queue, deadline};
+use crate::objects::done::Done;
 
 static FID_OPS: Ops = handle_ops(close::<Queue>, no_bind, control);
 

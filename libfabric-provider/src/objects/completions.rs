@@ -2,27 +2,26 @@
 //!
 //! A queue of ours has room for every operation of its endpoints, and devices limit how large one is; theirs has the size that the
 //! application asks for, of all endpoints that may come. So ours are made when endpoints need them.
+//!
+//! A reader has the queue locked while it looks where completions come from, so that what it finds for itself takes no other
+//! lock. What other threads find for it goes to an inbox, whose lock is taken last of all.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use fabric::{
-    Armed, Completion, CompletionQueue, EndpointId, OpKind, SharedReceiveAttr, SharedReceiveQueue,
+    Armed, Completion, CompletionQueue, EndpointId, SharedReceiveAttr, SharedReceiveQueue,
 };
 use rustix::event::{PollFd, PollFlags};
-use smallvec::SmallVec;
 
+use super::done::{Done, Whose, done};
 use super::idle::Idle;
-use super::marks;
 use super::tally::Tally;
-use crate::abi::flags::{
-    FI_ADDR_UNSPEC, FI_EAVAIL, FI_MSG, FI_READ, FI_RECV, FI_REMOTE_CQ_DATA, FI_REMOTE_WRITE,
-    FI_RMA, FI_SEND, FI_WRITE,
-};
-use crate::errno::{Errno, of_status};
+use crate::abi::flags::{FI_EAVAIL, FI_RECV};
+use crate::errno::Errno;
 use crate::sync::lock;
 use crate::wait::{WaitFd, sleep_on};
 
@@ -35,8 +34,9 @@ const MAX_PARTS: usize = 1 << 10;
 
 /// What completions come from beside queues of ours: an endpoint that has its own, for both of its sides.
 pub(crate) trait Feed: Send + Sync {
-    /// Takes completions, as long as there is a place for them, and gives them to the queues that they are for; how many.
-    fn feed(&self) -> Result<usize, Errno>;
+    /// Takes completions, as long as there is a place for them, and gives them to the queues that they are for; how many. One
+    /// of those queues may be locked, by this reader.
+    fn feed(&self, reader: Option<&mut Reader<'_>>) -> Result<usize, Errno>;
     /// Makes the descriptor readable for the next completion, unless there is one.
     fn arm(&self) -> Result<Armed, Errno>;
     fn descriptor(&self) -> Result<BorrowedFd<'_>, Errno>;
@@ -50,6 +50,10 @@ pub(crate) struct Completions {
     /// No one reads it: only counters count what is taken.
     is_unread: bool,
     state: Mutex<CompletionState>,
+    inbox: Mutex<Inbox>,
+    /// Completions that are here, and in the inbox, as of the last change.
+    here: AtomicUsize,
+    in_inbox: AtomicUsize,
     wait: Option<WaitFd>,
     signaled: AtomicBool,
 }
@@ -63,8 +67,42 @@ struct CompletionState {
     ready: VecDeque<Done>,
     taken: Vec<Completion>,
     idle: Idle,
-    /// The wait object is readable for what is here.
+}
+
+/// What others than the reader have found.
+#[derive(Default)]
+struct Inbox {
+    ready: VecDeque<Done>,
+    /// The wait object is readable.
     is_woken: bool,
+}
+
+/// A queue that a thread has locked.
+pub(crate) struct Reader<'a> {
+    queue: &'a Completions,
+    ready: &'a mut VecDeque<Done>,
+}
+
+impl Reader<'_> {
+    /// Whether it has this queue.
+    #[inline]
+    pub(crate) fn has(&self, queue: &Completions) -> bool {
+        std::ptr::eq(self.queue, queue)
+    }
+
+    /// What others have found before goes before what this one finds.
+    #[inline]
+    pub(crate) fn empty_inbox(&mut self) {
+        self.queue.empty_inbox(self.ready);
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, done: Done) {
+        if !self.queue.is_unread {
+            self.ready.push_back(done);
+            self.queue.note(self.ready);
+        }
+    }
 }
 
 /// A queue of ours.
@@ -73,51 +111,6 @@ struct Part {
     queue: CompletionQueue,
     /// The shared receives whose completions are all that come here, of whatever endpoint.
     receives: Option<EndpointId>,
-}
-
-/// The endpoint of a completion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whose {
-    Message(EndpointId),
-    /// That one, by shared receives: the application has posted them to these, and hears of each.
-    Shared {
-        receives: EndpointId,
-        endpoint: EndpointId,
-    },
-    /// By the number that it was given.
-    Datagram(u64),
-}
-
-/// A completion as an application reads it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Done {
-    pub(crate) endpoint: Whose,
-    pub(crate) context: u64,
-    pub(crate) flags: u64,
-    pub(crate) len: usize,
-    pub(crate) data: u64,
-    pub(crate) tag: u64,
-    /// Where it is, where the application does not know.
-    pub(crate) buffer: usize,
-    /// What an address vector names the sender.
-    pub(crate) source: u64,
-    /// Bytes that did not fit.
-    pub(crate) overflow: usize,
-    /// Why it failed, and the provider's own code.
-    pub(crate) error: Option<(Errno, u32)>,
-}
-
-impl Whose {
-    fn is_message_of(self, id: EndpointId) -> bool {
-        match self {
-            Whose::Message(endpoint) | Whose::Shared { endpoint, .. } => endpoint == id,
-            Whose::Datagram(_) => false,
-        }
-    }
-
-    fn is_of_shared(self, receives: EndpointId) -> bool {
-        matches!(self, Whose::Shared { receives: of, .. } if of == receives)
-    }
 }
 
 impl Completions {
@@ -129,13 +122,15 @@ impl Completions {
             ready: VecDeque::new(),
             taken: vec![Completion::default(); BATCH],
             idle: Idle::default(),
-            is_woken: false,
         };
         Ok(Completions {
             domain: domain.clone(),
             size: size.max(1),
             is_unread: false,
             state: Mutex::new(state),
+            inbox: Mutex::default(),
+            here: AtomicUsize::new(0),
+            in_inbox: AtomicUsize::new(0),
             wait: if wait { Some(WaitFd::new()?) } else { None },
             signaled: AtomicBool::new(false),
         })
@@ -180,11 +175,10 @@ impl Completions {
         let mut state = lock(&self.state);
         if reports {
             while self.take(&mut state).is_ok_and(|taken| taken > 0) {}
-            if !state.ready.is_empty() {
-                self.wake(&mut state);
-            }
+            self.settle(&state);
         } else {
             state.ready.retain(|done| !done.endpoint.is_of_shared(receives));
+            self.note(&state.ready);
         }
         state.parts.retain(|part| part.receives != Some(receives));
     }
@@ -198,7 +192,7 @@ impl Completions {
         }
         state.parts.push(part);
         // A thread that sleeps has not armed this one.
-        self.wake(state);
+        self.wake(&mut lock(&self.inbox));
         Ok(())
     }
 
@@ -211,6 +205,7 @@ impl Completions {
         let mut state = lock(&self.state);
         state.live.remove(&id);
         state.ready.retain(|done| done.endpoint != Whose::Message(id));
+        self.note(&state.ready);
     }
 
     /// Completions come from there as well.
@@ -221,7 +216,7 @@ impl Completions {
         }
         state.feeds.push(feed);
         // A thread that sleeps has not armed this one.
-        self.wake(&mut state);
+        self.wake(&mut lock(&self.inbox));
         Ok(())
     }
 
@@ -229,7 +224,9 @@ impl Completions {
     pub(crate) fn remove_feed(&self, feed: &Arc<dyn Feed>, whose: Whose) {
         let mut state = lock(&self.state);
         state.feeds.retain(|known| !Arc::ptr_eq(known, feed));
+        self.empty_inbox(&mut state.ready);
         state.ready.retain(|done| done.endpoint != whose);
+        self.note(&state.ready);
     }
 
     /// Completions that may come before what is here is read.
@@ -238,37 +235,54 @@ impl Completions {
         if self.is_unread {
             return BATCH;
         }
-        self.size.saturating_sub(lock(&self.state).ready.len())
+        let unread = self.here.load(Ordering::Relaxed) + self.in_inbox.load(Ordering::Relaxed);
+        self.size.saturating_sub(unread)
     }
 
-    /// Puts completions behind what is here.
-    pub(crate) fn push(&self, done: impl IntoIterator<Item = Done>) {
-        let mut state = lock(&self.state);
-        if !self.is_unread {
-            state.ready.extend(done);
-            if !state.ready.is_empty() {
-                self.wake(&mut state);
-            }
+    /// So much is here, now that it has changed.
+    #[inline]
+    fn note(&self, ready: &VecDeque<Done>) {
+        self.here.store(ready.len(), Ordering::Relaxed);
+    }
+
+    /// Puts a completion behind what is here, for a reader that may be another thread.
+    pub(crate) fn push(&self, done: Done) {
+        if self.is_unread {
+            return;
+        }
+        let mut inbox = lock(&self.inbox);
+        inbox.ready.push_back(done);
+        self.in_inbox.store(inbox.ready.len(), Ordering::Release);
+        self.wake(&mut inbox);
+    }
+
+    /// Puts what is in the inbox behind what is here.
+    #[inline]
+    fn empty_inbox(&self, ready: &mut VecDeque<Done>) {
+        if self.in_inbox.load(Ordering::Acquire) > 0 {
+            let mut inbox = lock(&self.inbox);
+            ready.append(&mut inbox.ready);
+            self.note(ready);
+            self.in_inbox.store(0, Ordering::Release);
         }
     }
 
     /// Takes completions from all feeds; how many.
-    fn feed(&self) -> Result<usize, Errno> {
-        // They give to other queues as well, and take their locks.
-        let feeds: SmallVec<[Arc<dyn Feed>; 2]> = lock(&self.state).feeds.iter().cloned().collect();
-        feeds.iter().try_fold(0, |count, feed| Ok(count + feed.feed()?))
+    fn feed(&self, state: &mut CompletionState) -> Result<usize, Errno> {
+        let CompletionState { feeds, ready, .. } = state;
+        let mut reader = Reader { queue: self, ready };
+        feeds.iter().try_fold(0, |count, feed| Ok(count + feed.feed(Some(&mut reader))?))
     }
 
     /// What is here, after a look at where it comes from if there was nothing.
     fn fill(&self) -> Result<MutexGuard<'_, CompletionState>, Errno> {
         let mut state = lock(&self.state);
-        if state.ready.is_empty() {
+        self.empty_inbox(&mut state.ready);
+        if state.ready.is_empty() && !state.parts.is_empty() {
             self.take(&mut state)?;
         }
-        if state.ready.is_empty() && !state.feeds.is_empty() {
-            drop(state);
-            self.feed()?;
-            state = lock(&self.state);
+        if state.ready.is_empty() {
+            self.feed(&mut state)?;
         }
         Ok(state)
     }
@@ -302,7 +316,8 @@ impl Completions {
             state.ready.pop_front();
             read += 1;
         }
-        self.settle(&mut state);
+        self.note(&state.ready);
+        self.settle(&state);
         let is_empty = read == 0 && count > 0;
         let yields = state.idle.after_look(is_empty);
         drop(state);
@@ -317,7 +332,8 @@ impl Completions {
         let mut state = self.fill().ok()?;
         state.ready.front()?.error?;
         let done = state.ready.pop_front();
-        self.settle(&mut state);
+        self.note(&state.ready);
+        self.settle(&state);
         done
     }
 
@@ -325,19 +341,20 @@ impl Completions {
     pub(crate) fn drain(&self) -> Result<(), Errno> {
         let mut state = lock(&self.state);
         while state.ready.len() < self.size && self.take(&mut state)? > 0 {}
-        if !state.ready.is_empty() {
-            self.wake(&mut state);
-        }
-        let has_feeds = !state.feeds.is_empty();
-        drop(state);
-        while has_feeds && self.feed()? > 0 {}
-        Ok(())
+        let fed = loop {
+            match self.feed(&mut state) {
+                Ok(1..) => {}
+                fed => break fed.map(drop),
+            }
+        };
+        self.settle(&state);
+        fed
     }
 
     /// Prepares to sleep; whether there is nothing to be read. For a thread that reads as soon as it is woken, `manual`.
     pub(crate) fn arm(&self, manual: bool) -> Result<bool, Errno> {
         let state = lock(&self.state);
-        if !state.ready.is_empty() || self.signaled.load(Ordering::Acquire) {
+        if self.has_some(&state, &lock(&self.inbox)) {
             return Ok(false);
         }
         for part in &state.parts {
@@ -372,33 +389,39 @@ impl Completions {
     /// Ends the sleep of a thread, or the next one.
     pub(crate) fn signal(&self) {
         self.signaled.store(true, Ordering::Release);
-        self.wake(&mut lock(&self.state));
+        self.wake(&mut lock(&self.inbox));
     }
 
     /// Whether there was a signal; once.
     pub(crate) fn take_signal(&self) -> bool {
         let signaled = self.signaled.swap(false, Ordering::AcqRel);
         if signaled {
-            self.settle(&mut lock(&self.state));
+            self.settle(&lock(&self.state));
         }
         signaled
     }
 
-    fn wake(&self, state: &mut CompletionState) {
+    fn wake(&self, inbox: &mut Inbox) {
         if let Some(wait) = &self.wait
-            && !std::mem::replace(&mut state.is_woken, true)
+            && !std::mem::replace(&mut inbox.is_woken, true)
         {
             wait.set();
         }
     }
 
-    /// Makes the wait object quiet if all is read.
-    fn settle(&self, state: &mut CompletionState) {
-        if state.is_woken && state.ready.is_empty() && !self.signaled.load(Ordering::Acquire) {
-            state.is_woken = false;
-            if let Some(wait) = &self.wait {
-                wait.clear();
-            }
+    /// Whether there is something to be read, or a signal.
+    fn has_some(&self, state: &CompletionState, inbox: &Inbox) -> bool {
+        !state.ready.is_empty() || !inbox.ready.is_empty() || self.signaled.load(Ordering::Acquire)
+    }
+
+    /// Makes the wait object readable if something is left, and else quiet.
+    fn settle(&self, state: &CompletionState) {
+        let Some(wait) = &self.wait else { return };
+        let mut inbox = lock(&self.inbox);
+        match self.has_some(state, &inbox) {
+            true => self.wake(&mut inbox),
+            false if std::mem::take(&mut inbox.is_woken) => wait.clear(),
+            false => {}
         }
     }
 
@@ -424,43 +447,7 @@ impl Completions {
                 }
             }
         }
+        self.note(ready);
         Ok(count)
     }
-}
-
-/// What an application gets to see of a completion.
-#[inline]
-fn done(completion: &Completion, whose: Whose) -> Option<Done> {
-    let error = of_status(completion.status).map(|errno| (errno, completion.provider_code));
-    let mut context = completion.context;
-    if context == marks::injected() || context == marks::silent() && error.is_none() {
-        return None;
-    }
-    if context == marks::silent() {
-        context = 0;
-    }
-    let mut flags = match completion.kind {
-        OpKind::Send => FI_SEND | FI_MSG,
-        OpKind::Write => FI_WRITE | FI_RMA,
-        OpKind::Read => FI_READ | FI_RMA,
-        OpKind::RecvWrite => FI_REMOTE_WRITE | FI_RMA,
-        _ => FI_RECV | FI_MSG,
-    };
-    if completion.immediate.is_some() {
-        flags |= FI_REMOTE_CQ_DATA;
-    }
-    let data = completion.immediate.map_or(0, u64::from);
-    Some(Done {
-        endpoint: whose,
-        context,
-        flags,
-        len: completion.len,
-        data,
-        // A connection has one peer, and neither tags nor an address vector.
-        tag: 0,
-        buffer: 0,
-        source: FI_ADDR_UNSPEC,
-        overflow: 0,
-        error,
-    })
 }

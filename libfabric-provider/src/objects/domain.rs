@@ -4,8 +4,9 @@ use std::ffi::c_int;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::completions::{Completions, Done};
+use super::completions::Completions;
 use super::devices::{Device, Fabric};
+use super::done::Done;
 use crate::abi::flags::{FI_CLASS_CQ, FI_CLASS_DOMAIN};
 use crate::abi::{FidCq, FidDomain};
 use crate::errno::Errno;

@@ -6,6 +6,7 @@ pub(crate) mod completions;
 pub(crate) mod counter;
 pub(crate) mod devices;
 pub(crate) mod domain;
+pub(crate) mod done;
 pub(crate) mod endpoint;
 pub(crate) mod event_queue;
 mod idle;

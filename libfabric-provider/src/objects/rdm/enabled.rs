@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use fabric::{Access, Armed, OpKind, Region};
 use fabric_rdm::{Completion, Endpoint, Kind, PostError, RdmAttr, Status};
-use smallvec::SmallVec;
 
 use super::copies::Copies;
 use super::peers::PeerMap;
@@ -18,9 +17,10 @@ use crate::abi::flags::{
 use crate::errno::Errno;
 use crate::objects::av::{AddressUser, AddressVector};
 use crate::objects::bound::{Bound, RX, TX};
-use crate::objects::completions::{Completions, Done, Feed, Whose};
+use crate::objects::completions::{Completions, Feed, Reader};
 use crate::objects::devices::RegionHolder;
 use crate::objects::domain::Domain;
+use crate::objects::done::{Done, Whose};
 use crate::objects::marks;
 use crate::objects::tally::Tally;
 use crate::sync::lock;
@@ -49,7 +49,13 @@ pub(crate) struct RdmEnabled {
     /// For operations without bytes.
     pub(super) nothing: Region,
     /// Held from taking completions to giving them away: so their order stays.
-    taken: Mutex<Box<[Completion]>>,
+    taken: Mutex<Taken>,
+}
+
+struct Taken {
+    completions: Box<[Completion]>,
+    /// Nothing is reported any more.
+    is_over: bool,
 }
 
 impl RdmEnabled {
@@ -74,7 +80,10 @@ impl RdmEnabled {
             claims: Mutex::default(),
             copies: Copies::new(device),
             nothing: device.alloc(64, Access::LOCAL_WRITE)?,
-            taken: Mutex::new(vec![Completion::default(); BATCH].into()),
+            taken: Mutex::new(Taken {
+                completions: vec![Completion::default(); BATCH].into(),
+                is_over: false,
+            }),
         });
         bound.feed_counters(&enabled.completions);
         let user: Arc<dyn AddressUser> = enabled.clone();
@@ -104,6 +113,8 @@ impl RdmEnabled {
         if self.endpoint.park_all().is_ok() {
             self.linger(until, || self.endpoint.connections().unwrap_or(0) > 0);
         }
+        // Threads that read find no more of it for one of these queues.
+        lock(&self.taken).is_over = true;
         let feed: Arc<dyn Feed> = self.clone();
         for queue in &self.completions {
             queue.remove_feed(&feed, self.id);
@@ -112,7 +123,7 @@ impl RdmEnabled {
 
     /// Goes on as long as there is something to wait for, until the time has come.
     fn linger(&self, until: Instant, waits: impl Fn() -> bool) {
-        while self.feed().is_ok() && waits() && Instant::now() < until {
+        while self.feed(None).is_ok() && waits() && Instant::now() < until {
             std::thread::sleep(TICK);
         }
     }
@@ -232,8 +243,14 @@ impl RdmEnabled {
 }
 
 impl Feed for RdmEnabled {
-    fn feed(&self) -> Result<usize, Errno> {
+    fn feed(&self, mut reader: Option<&mut Reader<'_>>) -> Result<usize, Errno> {
         let mut taken = lock(&self.taken);
+        if taken.is_over {
+            return Ok(0);
+        }
+        if let Some(reader) = &mut reader {
+            reader.empty_inbox();
+        }
         let room = self.completions.iter().map(|queue| queue.room()).min().unwrap_or(0);
         let room = room.min(BATCH);
         if room == 0 {
@@ -241,22 +258,18 @@ impl Feed for RdmEnabled {
             self.endpoint.progress()?;
             return Ok(0);
         }
-        let count = self.endpoint.poll(&mut taken[..room])?;
+        let count = self.endpoint.poll(&mut taken.completions[..room])?;
         if count == 0 {
             return Ok(0);
         }
-        let mut sides = [SmallVec::<[Done; 4]>::new(), SmallVec::new()];
-        let is_one = self.has_one_queue();
         let mut table = lock(&self.pending);
-        for completion in &taken[..count] {
+        for completion in &taken.completions[..count] {
             if let Some((side, done)) = self.done(&mut table, completion) {
-                sides[if is_one { TX } else { side }].push(done);
-            }
-        }
-        drop(table);
-        for (queue, done) in self.completions.iter().zip(sides) {
-            if !done.is_empty() {
-                queue.push(done);
+                let queue = &self.completions[side];
+                match &mut reader {
+                    Some(reader) if reader.has(queue) => reader.push(done),
+                    _ => queue.push(done),
+                }
             }
         }
         Ok(count)

@@ -13,7 +13,7 @@ use crate::abi::flags::{
 };
 use crate::errno::Errno;
 use crate::objects::bound::RX;
-use crate::objects::completions::Done;
+use crate::objects::done::Done;
 use crate::objects::transfer::Receive;
 use crate::sync::lock;
 
@@ -49,7 +49,7 @@ impl RdmEnabled {
             None => self.nothing_found(probe),
         };
         if done.error.is_some() || probe.wants == Wants::Completion {
-            self.completions[RX].push([done]);
+            self.completions[RX].push(done);
         }
         Ok(())
     }
@@ -110,7 +110,7 @@ impl RdmEnabled {
         let mut claimed = lock(&self.claims).remove(&context).ok_or(Errno::INVALID)?;
         if discards {
             if probe.wants == Wants::Completion {
-                self.completions[RX].push([self.report(probe, claimed.envelope(), None)]);
+                self.completions[RX].push(self.report(probe, claimed.envelope(), None));
             }
             return Ok(());
         }
