@@ -278,10 +278,12 @@ impl Completions {
     fn fill(&self) -> Result<MutexGuard<'_, CompletionState>, Errno> {
         let mut state = lock(&self.state);
         self.empty_inbox(&mut state.ready);
-        if state.ready.is_empty() && !state.parts.is_empty() {
+        // A program that sleeps has every read look, and reads until it has found nothing.
+        let looks = state.idle.is_worth_a_look() || self.wait.is_some();
+        if looks && state.ready.is_empty() && !state.parts.is_empty() {
             self.take(&mut state)?;
         }
-        if state.ready.is_empty() {
+        if looks && state.ready.is_empty() {
             self.feed(&mut state)?;
         }
         Ok(state)
@@ -318,13 +320,14 @@ impl Completions {
         }
         self.note(&state.ready);
         self.settle(&state);
-        let is_empty = read == 0 && count > 0;
-        let yields = state.idle.after_look(is_empty);
+        // Where an error is next, there is more.
+        let found = if state.ready.is_empty() { read } else { count };
+        let yields = state.idle.after_look(count, found);
         drop(state);
         if yields {
             std::thread::yield_now();
         }
-        if is_empty { Err(Errno::AGAIN) } else { Ok(read) }
+        if read == 0 && count > 0 { Err(Errno::AGAIN) } else { Ok(read) }
     }
 
     /// Takes the error that is next, if it is one.
