@@ -9,7 +9,7 @@ use crate::errno::Errno;
 use crate::sync::lock;
 
 /// The longest message that is copied.
-const LEN: usize = 8 << 10;
+const LEN: usize = 16 << 10;
 /// Places of one region, and of all: what finds none is registered.
 const CHUNK: usize = 64;
 const MAX_PLACES: usize = 1 << 10;

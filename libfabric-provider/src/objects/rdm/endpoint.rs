@@ -27,6 +27,8 @@ const MIN_MULTI_RECV: usize = 64;
 /// free places when it has used half of what it may have, and that costs as much as a message: one that has only what is reserved
 /// hears after 32 messages, and the first 64 peers, which have a whole window each, after 16,384.
 const WINDOW: Resource = Resource { total: 1 << 22, window: 1 << 15, reserved: 64 };
+/// Where a message arrives that is sent in one piece: there is room for what is copied, and its head.
+const SLOT: u32 = (16 << 10) + 128;
 /// Peers that are not in the address vector.
 const STRANGERS: u32 = 1 << 16;
 
@@ -162,6 +164,7 @@ impl ActiveEndpoint for RdmEndpoint {
         attr.listen = bound.place.map(|place| self.one_place(place)).transpose()?;
         attr.named_by_place = true;
         attr.max_strangers = STRANGERS;
+        attr.slot_len = SLOT;
         attr.window = WindowLimits { places: WINDOW, ..attr.window };
         let enabled = RdmEnabled::new(&self.domain, &attr, &bound.queues, vector)?;
         // The lock is held: there is none yet.
