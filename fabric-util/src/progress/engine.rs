@@ -4,8 +4,9 @@
 //! inline; the domain's thread runs them when no application polls. `polled` is the signal between the two:
 //!
 //! - a poll sets it, `stop_polling` clears it and wakes the thread;
-//! - the thread looks once a tick and clears it. Found set: an application polls, so the thread stays away. Found clear: there
-//!   was no poll for a tick, so the thread takes over, and then it blocks in the selector and costs nothing.
+//! - the thread looks once a tick and clears it. Found set: an application polls, so the thread stays away. Found clear twice:
+//!   there was no poll for a tick, nor for one more (`grace`: it may have been in a long step, or have lost its processor), so the
+//!   thread takes over, and then it blocks in the selector and costs nothing.
 //!
 //! While the thread looks once a tick (`ticking`), an acknowledgement or credit that is due may wait for a frame that carries
 //! it, and a post for others to go with: the next poll sends them, or the thread when it takes over, or, posts, after a much
@@ -32,7 +33,7 @@ use std::time::{Duration, Instant};
 use super::adaptive_spin::AdaptiveSpin;
 use super::batch_timer::BatchTimer;
 use super::contention::Contention;
-use super::event_loop::EventLoop;
+use super::event_loop::{EventLoop, Mode};
 use super::flush::{Flush, may_defer};
 use super::ready_list::{ReadyList, Source};
 use super::schedule::Schedule;
@@ -52,6 +53,7 @@ pub struct ProgressEngine<L: EventLoop> {
     spin: Mutex<AdaptiveSpin>,
     waker: L::Waker,
     polled: AtomicBool,
+    grace: AtomicBool,
     ticking: AtomicBool,
     batch: BatchTimer,
     contention: Contention,
@@ -74,6 +76,7 @@ impl<L: EventLoop> ProgressEngine<L> {
             spin: Mutex::new(AdaptiveSpin::new()),
             waker,
             polled: AtomicBool::new(false),
+            grace: AtomicBool::new(false),
             ticking: AtomicBool::new(false),
             batch: BatchTimer::new(hold),
             contention: Contention::default(),
@@ -105,21 +108,17 @@ impl<L: EventLoop> ProgressEngine<L> {
     #[inline]
     pub fn poll(&self, event_loop: &L) {
         self.note_poll();
-        if !self.try_step_polled(event_loop) {
+        if self.step_polled(event_loop, Mode::Polled).is_none() {
             self.contention.miss();
         }
     }
 
-    /// A step as of a poll; false: another thread is in one.
+    /// A step while an application polls: whether a connection was left to the thread that has it locked; `None`: another
+    /// thread is in a step.
     #[inline]
-    fn try_step_polled(&self, event_loop: &L) -> bool {
-        let Some(mut stepper) = self.stepper.try_lock() else { return false };
+    fn step_polled(&self, event_loop: &L, mode: Mode) -> Option<bool> {
+        let mut stepper = self.stepper.try_lock()?;
         self.contention.clear();
-        self.step_polled(&mut stepper, event_loop);
-        true
-    }
-
-    fn step_polled(&self, stepper: &mut Stepper<L::Source>, event_loop: &L) {
         self.batch.clear_posts();
         // While the thread sleeps in the selector, the events are its own.
         if stepper.wants_events(L::EVENTS_EVERY)
@@ -128,9 +127,21 @@ impl<L: EventLoop> ProgressEngine<L> {
         {
             event_loop.poll_events(&mut selector, false);
         }
-        if stepper.poll(&self.ready, self.schedule_seam(), event_loop) {
+        let polled = stepper.poll(&self.ready, self.schedule_seam(), event_loop, mode);
+        if polled.again {
             self.wake_if_it_took_over();
         }
+        Some(polled.left)
+    }
+
+    /// A step for posts that have been held for long: what the application has locked, and its steps, are left to it. False:
+    /// some may be held on.
+    fn step_beside(&self, event_loop: &L) -> bool {
+        let left = self.step_polled(event_loop, Mode::Beside);
+        if left == Some(true) {
+            self.batch.add_post();
+        }
+        left == Some(false)
     }
 
     /// A step of the thread's kind: everything that is due goes out. Returns whether there is more to do at once.
@@ -155,7 +166,9 @@ impl<L: EventLoop> ProgressEngine<L> {
 
     /// The application stops polling: the thread takes over now.
     pub fn stop_polling(&self) {
-        self.polled.store(false, Ordering::Release);
+        // Behind what the thread did before it cleared the signal itself.
+        self.polled.swap(false, Ordering::AcqRel);
+        self.grace.store(false, Ordering::Release);
         self.batch.wake();
     }
 
@@ -274,7 +287,11 @@ impl<L: EventLoop> ProgressEngine<L> {
             // Added before this sleep could be ended.
             return true;
         }
-        if self.polled.swap(false, Ordering::AcqRel) {
+        if self.is_polled() {
+            // Before the signal is cleared, and the other way round than in `stop_polling`.
+            self.grace.store(true, Ordering::Relaxed);
+        }
+        if self.polled.swap(false, Ordering::AcqRel) || self.grace.swap(false, Ordering::AcqRel) {
             let mut gives_way = !self.ticking.swap(true, Ordering::Relaxed);
             self.batch.sleep(sleep, tick, gives_way, || {
                 if std::mem::take(&mut gives_way) {
@@ -282,8 +299,7 @@ impl<L: EventLoop> ProgressEngine<L> {
                     self.serve_all(event_loop);
                     return true;
                 }
-                // A step that lasts is the application's, which is there to make the next one.
-                self.try_step_polled(event_loop)
+                self.step_beside(event_loop)
             });
             return true;
         }

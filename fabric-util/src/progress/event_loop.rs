@@ -11,6 +11,9 @@ pub enum Mode {
     /// An application that polls. What is due may wait for its next poll, because the application may be about to send
     /// something that can carry it.
     Polled,
+    /// The progress thread, for posts that have been held for long, while an application polls: what that has locked is left
+    /// to it.
+    Beside,
     /// The progress thread: everything that is due goes out.
     Unattended,
 }
@@ -18,6 +21,8 @@ pub enum Mode {
 /// What a step of a connection found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
+    /// Another thread has it locked, and [`Mode::Beside`] waits for none.
+    Locked,
     /// Nothing to read, nothing written.
     Idle,
     /// Something moved, and then there was nothing more to read.

@@ -54,6 +54,15 @@ impl<S> Ready<S> {
     }
 }
 
+/// What became of a step while an application polls.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Polled {
+    /// A connection became ready again that had been taken from the list.
+    pub(super) again: bool,
+    /// One was left to the thread that has it locked.
+    pub(super) left: bool,
+}
+
 /// The ready connections, and the buffer they share.
 pub(super) struct Stepper<S> {
     ready: Vec<Ready<S>>,
@@ -91,43 +100,48 @@ impl<S: Source> Stepper<S> {
         wants
     }
 
-    /// A step for an application that polls. Returns whether a connection became ready again that had been taken from the
-    /// list.
+    /// A step while an application polls.
     pub(super) fn poll<L: EventLoop<Source = S>>(
         &mut self,
         list: &ReadyList<S>,
         schedule: Option<&dyn Schedule>,
         event_loop: &L,
-    ) -> bool {
+        mode: Mode,
+    ) -> Polled {
         self.begin(list);
+        let mut polled = Polled::default();
         if schedule.is_some_and(|schedule| schedule.skips_poll()) {
-            return false;
+            return polled;
         }
         let patience = match self.ready.len() > L::FEW {
             true => PATIENCE_MANY,
             false if cfg!(loom) => 0,
             false => L::PATIENCE,
         };
-        let (mut at, mut again) = (0, false);
+        let mut at = 0;
         while at < self.ready.len() {
-            let Some(progress) = self.serve(at, Mode::Polled, schedule, event_loop) else {
+            let Some(progress) = self.serve(at, mode, schedule, event_loop) else {
                 at += 1;
                 continue;
             };
             let ready = &mut self.ready[at];
             ready.misses = match progress {
+                Progress::Locked => {
+                    (at, polled.left) = (at + 1, true);
+                    continue;
+                }
                 Progress::Idle => ready.misses.saturating_add(1),
                 Progress::Drained | Progress::More => 0,
                 Progress::Closed => u32::MAX,
             };
             if ready.misses > patience && ready.held.is_none() {
-                again |= self.remove(at, list, event_loop);
+                polled.again |= self.remove(at, list, event_loop);
             } else {
                 at += 1;
             }
         }
         self.end();
-        again
+        polled
     }
 
     /// A step for the thread. Returns whether there is more to do at once.

@@ -4,6 +4,7 @@
 //! of `progress` (its `drive`, a connection, then leaves), tables, the event sink.
 
 mod ending;
+mod event_loop;
 mod selector;
 
 #[cfg(all(test, not(miri), not(loom)))]
@@ -27,12 +28,12 @@ use super::datagram_socket::DatagramSocket;
 use super::family::{PeerMemory, Shared, SocketFamily};
 use super::settings::SocketSettings;
 use crate::backlog::RequestTable;
-use crate::progress::{EventLoop, Mode, Progress, ProgressEngine};
+use crate::progress::ProgressEngine;
 use crate::region_table::RegionTable;
 use crate::reports::Reports;
 use crate::service_thread::{ServiceThread, run_rounds};
 use crate::stats::Stats;
-use crate::stream::{self, Deferral, Host, Locked, Protection};
+use crate::stream::{self, Host, Locked, Protection};
 use crate::sync::Mutex;
 use crate::timers::Timers;
 use selector::Selector;
@@ -436,63 +437,6 @@ impl<F: SocketFamily> Engine<F> {
 
     pub(crate) fn closed() -> Error {
         Error::InvalidState(Failure::new("use domain", "the domain is closing").of(F::NAME))
-    }
-}
-
-impl<F: SocketFamily> EventLoop for Engine<F> {
-    const FEW: usize = F::FEW;
-    const PATIENCE: u32 = F::PATIENCE;
-    const EVENTS_EVERY: u64 = F::EVENTS_EVERY;
-
-    type Source = SocketConn<F>;
-    type Selector = Selector;
-    type Waker = Waker;
-
-    #[inline]
-    fn progress(&self, conn: &Arc<SocketConn<F>>, scratch: &mut [u8], mode: Mode) -> Progress {
-        let host = ConnHost { engine: self, conn, polled: mode == Mode::Polled };
-        let mut conn = conn.stream.lock(host);
-        let progress = conn.turn(scratch);
-        if progress != Progress::Idle {
-            // Under the stepper's lock: one writer at a time.
-            self.turns.store(self.turns.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        }
-        progress
-    }
-
-    fn defer(&self, conn: &Arc<SocketConn<F>>, what: Deferral) {
-        self.lock(conn).link.defer(what);
-    }
-
-    #[inline]
-    fn arm(&self, conn: &Arc<SocketConn<F>>) -> bool {
-        F::ARMS && self.lock(conn).arm()
-    }
-
-    fn poll_events(&self, selector: &mut Selector, block: bool) -> bool {
-        let next = if block { self.timers.lock().next() } else { None };
-        let until = next.map(|at| at.saturating_duration_since(Instant::now()));
-        self.shared.stats.system_calls.add(1);
-        let mut any = false;
-        for (token, ended) in selector.select(if block { until } else { Some(Duration::ZERO) }) {
-            any = true;
-            if token == WAKE {
-                continue;
-            }
-            if let Some(member) = self.member(token.0) {
-                member.on_ready(self, ended);
-            }
-        }
-        any
-    }
-
-    fn is_due(&self) -> bool {
-        self.reports.is_due()
-    }
-
-    fn wake(waker: &Waker) {
-        // It fails only when its descriptor is gone, and then the thread is too.
-        let _ = waker.wake();
     }
 }
 

@@ -189,6 +189,12 @@ impl<T: Transport> Conn<T> {
         Locked { state: self.0.lock(), host }
     }
 
+    /// The same, unless another thread has it.
+    #[inline]
+    pub fn try_lock<H: Host>(&self, host: H) -> Option<Locked<'_, T, H>> {
+        Some(Locked { state: self.0.try_lock()?, host })
+    }
+
     /// An event of this connection has reached the application.
     pub fn reported(&self) {
         self.0.lock().link.reported();

@@ -13,6 +13,9 @@ use crate::stream::transport::Transport;
 const READS_A_TURN: usize = 16;
 /// Writes that follow each other before others have their turn, as a peer could read as fast as this side writes.
 const WRITES_A_TURN: usize = 16;
+/// Bytes after which they end as well: more would take longer than the domain's thread waits for a sign of the application that
+/// polls.
+const WRITTEN_A_TURN: usize = 1 << 20;
 
 impl<T: Transport, H: Host> Locked<'_, T, H> {
     /// Reads what came, executes it, writes what is due; before the connection is established, what makes it so. To be
@@ -135,7 +138,7 @@ impl<T: Transport> ConnState<T> {
 
     /// Encodes and writes what waits, as long as the transport takes it, but not for ever; says whether anything went.
     pub fn flush(&mut self, policy: AckPolicy) -> bool {
-        let mut wrote = false;
+        let (mut wrote, mut written) = (false, 0);
         self.full = false;
         if self.link.has_to_reach() {
             self.reach_waiting();
@@ -144,14 +147,17 @@ impl<T: Transport> ConnState<T> {
         for _ in 0..WRITES_A_TURN {
             let Some(transport) = &mut self.transport else { return wrote };
             let sent = if self.link.has_output() {
-                self.link.send_to(transport).map(drop)
+                self.link.send_to(transport)
             } else if transport.is_holding() {
-                transport.flush()
+                transport.flush().map(|()| 0)
             } else {
                 break;
             };
             match sent {
-                Ok(()) => (wrote, self.wrote) = (true, true),
+                Ok(bytes) => {
+                    (wrote, self.wrote) = (true, true);
+                    written += bytes;
+                }
                 // Full, or the peer is gone. What it sent before is still to be read, and then the read reports that.
                 Err(_) => {
                     self.full = !transport.gave_up();
@@ -159,6 +165,9 @@ impl<T: Transport> ConnState<T> {
                 }
             }
             self.link.encode(policy);
+            if written >= WRITTEN_A_TURN {
+                break;
+            }
         }
         wrote
     }
