@@ -79,8 +79,9 @@ pub struct PeerConnection {
     pub(super) peer_life: u32,
     pub(super) sent: u64,
     pub(super) received: u64,
-    /// There was a connection in this life.
+    /// There was a connection in this life, and in any.
     has_met: bool,
+    has_ever_met: bool,
     pub(super) failures: u32,
     /// The last attempt was refused since the peer does not know this side.
     pub(super) is_stranger: bool,
@@ -106,6 +107,7 @@ impl PeerConnection {
             sent: 0,
             received: 0,
             has_met: false,
+            has_ever_met: false,
             failures: 0,
             is_stranger: false,
             next_conn: 0,
@@ -270,9 +272,10 @@ impl PeerConnection {
         if mine == theirs { self.me < self.peer } else { mine }
     }
 
-    /// Whether there never was a connection, as far as this side knows.
+    /// Whether there never was a connection, as far as this side knows. A request that was accepted is none: it may be one that was
+    /// given up long ago, before this side forgot the peer.
     pub(super) fn is_new(&self) -> bool {
-        self.accepted == 0
+        !self.has_ever_met
     }
 
     /// Why a request cannot go on with the pair's life as it is here.
@@ -358,7 +361,8 @@ impl PeerConnection {
 
     fn establish(&mut self, conn: ConnId, session: u64) {
         self.state = State::Established { conn, session };
-        (self.wanted, self.failures, self.has_met, self.is_stranger) = (None, 0, true, false);
+        (self.wanted, self.failures, self.is_stranger) = (None, 0, false);
+        (self.has_met, self.has_ever_met) = (true, true);
         self.actions.push_back(Action::Ready(conn));
     }
 

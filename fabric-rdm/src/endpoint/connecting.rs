@@ -171,10 +171,14 @@ impl PeerLink {
     }
 
     /// Whether all is done that has to be before the connection is parked. Each side has been granted by then what there is
-    /// for it, so that what waits there goes by this connection, and needs no other one.
+    /// for it, so that what waits there goes by this connection, and needs no other one. A connection that has failed is lost, and
+    /// not parked: what went by it has not arrived.
     fn is_drained(&self) -> bool {
         let may_send_more = !self.has_grant && !self.queue.is_empty();
+        let has_failed =
+            self.conns.iter().any(|conn| Some(conn.id) == self.current && conn.has_failed);
         self.draining
+            && !has_failed
             && self.has_granted
             && !may_send_more
             && self.drain_left == 0

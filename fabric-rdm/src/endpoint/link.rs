@@ -25,6 +25,8 @@ pub(super) struct Conn {
     pub(super) next_post: u64,
     /// It has ended, and what is posted has not.
     pub(super) is_lost: bool,
+    /// An operation has failed: so it has ended, and the event that says so is still to come.
+    pub(super) has_failed: bool,
     /// What it takes of the process.
     pub(super) taken: Taken<'static>,
 }
@@ -32,7 +34,8 @@ pub(super) struct Conn {
 impl Conn {
     pub(super) fn new(id: ConnId, endpoint: Endpoint, is_attempt: bool) -> Self {
         let taken = Taken::new(is_attempt);
-        Conn { id, endpoint, posted: VecDeque::new(), next_post: 0, is_lost: false, taken }
+        let (posted, is_lost, has_failed) = (VecDeque::new(), false, false);
+        Conn { id, endpoint, posted, next_post: 0, is_lost, has_failed, taken }
     }
 
     /// The operation with this number has completed, and with it each before.

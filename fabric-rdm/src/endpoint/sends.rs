@@ -233,7 +233,9 @@ impl Core {
     pub(super) fn on_sent(&mut self, number: u64, completion: &RawCompletion) {
         let Some(&(peer, id)) = self.shared.conns.get(&completion.endpoint) else { return };
         let Some((link, shared)) = self.find_link(peer) else { return };
-        let Some(posted) = link.conn(id).and_then(|conn| conn.completed(number)) else { return };
+        let Some(conn) = link.conn(id) else { return };
+        conn.has_failed |= !completion.is_ok();
+        let Some(posted) = conn.completed(number) else { return };
         posted.head.into_iter().for_each(|head| shared.heads.give_back(head));
         match posted.what {
             PostedKind::Op(key) => link.on_op(shared, key, completion.status),

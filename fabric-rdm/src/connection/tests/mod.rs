@@ -8,7 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use net::{Net, Side};
+use net::{Net, Side, identity};
 
 /// Time for everything that may take some.
 const LONG: Duration = Duration::from_secs(20);
@@ -212,6 +212,29 @@ fn forgotten_while_parked() {
             net.assert_one_session();
         }
     }
+}
+
+/// A request that was given up long ago, and that a side takes after it forgot the peer, makes it know nothing of the peer.
+#[test]
+fn stale_request_after_forgetting() {
+    let timeouts = Timeouts::default();
+    let (me, peer, now) = (identity(1), identity(2), Duration::ZERO);
+    let hello = |session, numbers: (u64, u64)| Hello {
+        from: peer,
+        to: me,
+        session,
+        life: 0,
+        force: false,
+        sent: numbers.0,
+        received: numbers.1,
+    };
+    let mut connection = PeerConnection::new(me, peer, timeouts).after(7);
+    let Answer::Accept(conn, _) = connection.on_request(now, &hello(1, (0, 0))) else { panic!() };
+    connection.on_lost(now, conn);
+    // The peer still knows the messages of before.
+    let answer = connection.on_request(now, &hello(8, (1, 1)));
+    assert_eq!(answer, Answer::Refuse(Refusal::Over(0)));
+    assert_eq!(connection.death(), None);
 }
 
 #[test]
