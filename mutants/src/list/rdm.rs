@@ -95,8 +95,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "PeerConnection::establish",
-            "(None, 0, true, false)",
-            "(self.wanted, 0, true, false)",
+            "(None, 0, false);",
+            "(self.wanted, 0, false);",
         )],
         cases: &["rdm.nobody_listens"],
     },
