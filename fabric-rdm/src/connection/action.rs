@@ -79,7 +79,8 @@ pub enum Action {
     Ready(ConnId),
     /// Send nothing more, and call [`drained`](super::PeerConnection::drained) when all that was sent is completed.
     Drain(ConnId),
-    /// Send a message of parking, as the last one; [`park_completed`](super::PeerConnection::park_completed) when it is completed.
+    /// Send a message of parking, as the last one: call [`park_sent`](super::PeerConnection::park_sent) when it is posted, and
+    /// [`park_completed`](super::PeerConnection::park_completed) when it is completed.
     SendPark(ConnId),
     /// The peer is dead: end all that waits or is under way.
     Died(DeathCause),

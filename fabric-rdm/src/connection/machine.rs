@@ -50,7 +50,9 @@ pub(super) enum State {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Parking {
-    /// All is finished, and the peer was sent word of it.
+    /// All is finished, and the peer is to be sent word of it.
+    pub(super) asked: bool,
+    /// It was.
     pub(super) sent: bool,
     /// That has arrived.
     pub(super) completed: bool,

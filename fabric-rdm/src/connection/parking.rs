@@ -43,10 +43,19 @@ impl PeerConnection {
     pub fn drained(&mut self, conn: ConnId) {
         if let State::Draining { conn: current, parking, .. } = &mut self.state
             && *current == conn
-            && !parking.sent
+            && !parking.asked
         {
-            parking.sent = true;
+            parking.asked = true;
             self.actions.push_back(Action::SendPark(conn));
+        }
+    }
+
+    /// The message of parking is posted: nothing more is sent.
+    pub fn park_sent(&mut self, conn: ConnId) {
+        if let State::Draining { conn: current, parking, .. } = &mut self.state
+            && *current == conn
+        {
+            parking.sent = parking.asked;
         }
     }
 

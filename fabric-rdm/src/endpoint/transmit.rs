@@ -98,6 +98,9 @@ impl PeerLink {
             let encoded = Frame::Park(freed).encode();
             let sent = self.post_bytes(shared, PostedKind::Park, encoded.as_bytes());
             (self.send_park, self.park_sent) = (sent == Sent::No, sent == Sent::Yes);
+            if let Some(id) = self.current.filter(|_| self.park_sent) {
+                self.connection.park_sent(id);
+            }
             return;
         }
         loop {

@@ -424,6 +424,7 @@ proptest! {
                 8 => machine.on_lost(now, conn),
                 9 => _ = machine.tick(now),
                 10 => _ = machine.park(),
+                11 if flags & 8 == 0 => machine.park_sent(conn),
                 11 => machine.drained(conn),
                 12 => machine.park_completed(now, conn),
                 13 => machine.on_park(now, conn),

@@ -270,6 +270,7 @@ impl Net {
                 }
                 Action::SendPark(conn) => {
                     let link = link(self, conn).unwrap();
+                    self.host(side).machine.park_sent(conn);
                     self.send(side, link, Packet::Park);
                 }
                 Action::Died(cause) => {
