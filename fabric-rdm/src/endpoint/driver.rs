@@ -106,11 +106,15 @@ impl Driver {
         self.has_event.store(!core.shared.peer_events.is_empty(), Ordering::Relaxed);
         self.arrived.store(core.shared.matcher.arrived(), Ordering::Relaxed);
         let has_ended = core.shared.has_ended();
-        // A thread that is about to sleep looks at the deadline under this lock, and so does one that arms.
-        let deadline = core.deadline().map_or(u64::MAX, |deadline| deadline.as_nanos() as u64);
-        let is_early = self.claimed.load(Ordering::SeqCst) != NOBODY
-            && deadline < self.sleeps_until.load(Ordering::SeqCst);
-        if let Some(watch) = self.watched_by()
+        // A thread that is about to sleep looks at the deadline under this lock, and so does one that arms: others need none.
+        let sleeps = self.claimed.load(Ordering::SeqCst) != NOBODY;
+        let watch = self.watched_by();
+        let deadline = match sleeps || watch.is_some() {
+            true => core.deadline().map_or(u64::MAX, |deadline| deadline.as_nanos() as u64),
+            false => u64::MAX,
+        };
+        let is_early = sleeps && deadline < self.sleeps_until.load(Ordering::SeqCst);
+        if let Some(watch) = watch
             && (has_ended || deadline < watch.timer_at())
         {
             watch.set();
