@@ -8,4 +8,4 @@ pub(crate) mod owned;
 mod request;
 
 pub(crate) use list::getinfo;
-pub(crate) use offer::{CM_DATA_SIZE, FABRIC_NAME, PROVIDER_NAME, default_depth};
+pub(crate) use offer::{CM_DATA_SIZE, FABRIC_NAME, PROVIDER_NAME, RDM_INJECT, default_depth};

@@ -61,8 +61,8 @@ pub(crate) fn default_depth(max: usize) -> usize {
 /// registered, `ofi_rxm` takes an offset for one in the buffer, whatever region that is in.
 const MR_MODE: c_int = FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
 
-/// Bytes that a datagram endpoint of every device can inject.
-const RDM_INJECT: usize = 96;
+/// Bytes that a datagram endpoint can inject: what is not sent at once is copied.
+pub(crate) const RDM_INJECT: usize = 16 << 10;
 /// What such an endpoint has room for, unless asked for more, and at most.
 const RDM_DEPTHS: [(usize, usize); 2] = [(1 << 20, 1 << 12), (1 << 20, 1 << 14)];
 

@@ -193,6 +193,46 @@ static void copied(struct end *a, struct end *b) {
     SO(!memcmp(far, near, 8192) && far[8192] == 6);
 }
 
+/* What is injected may be changed at once, and has no completion; here more at once than buffers have places for copies. */
+static void injected(struct end *a, struct end *b) {
+    enum { COUNT = 2400 };
+    size_t inject = info->tx_attr->inject_size, sizes[] = {0, 1, 96, 97, 4096, inject};
+    struct fi_cq_tagged_entry entry;
+    SO(inject >= 4096);
+    for (int at = 0; at < 100; at++) GIVES(fi_trecv(a->ep, far, 8, NULL, FI_ADDR_UNSPEC, 0xff, 0, far), 0);
+    for (int at = 0; at < COUNT; at++) {
+        size_t size = sizes[at % 6];
+        memset(near, at + 1, size);
+        if (at % 2) POSTS(fi_inject(a->ep, near, size, a->peer));
+        else POSTS(fi_tinject(a->ep, near, size, a->peer, at));
+        memset(near, 0, size);
+    }
+    for (int at = 0; at < COUNT; at++) {
+        size_t size = sizes[at % 6];
+        if (at % 2) GIVES(fi_recv(b->ep, far, SIZE, NULL, FI_ADDR_UNSPEC, far), 0);
+        else GIVES(fi_trecv(b->ep, far, SIZE, NULL, FI_ADDR_UNSPEC, at, 0, far), 0);
+        entry = done(b->rx, far, NULL);
+        GIVES(entry.len, size);
+        memset(near, at + 1, size);
+        SO(!memcmp(near, far, size));
+    }
+    GIVES(fi_cq_read(a->tx, &entry, 1), -FI_EAGAIN);
+    for (int at = 0; at < 100; at++) {
+        GIVES(fi_cancel(&a->ep->fid, far), 0);
+        GIVES(failed(a->rx), FI_ECANCELED);
+    }
+    /* The same of a message with a completion. */
+    struct iovec place = {near, 5000};
+    struct fi_msg message = {.msg_iov = &place, .iov_count = 1, .addr = a->peer, .context = near};
+    memset(near, 7, 5000);
+    GIVES(fi_recv(b->ep, far, SIZE, NULL, FI_ADDR_UNSPEC, far), 0);
+    GIVES(fi_sendmsg(a->ep, &message, FI_INJECT), 0);
+    memset(near, 0, 5000);
+    GIVES(done(b->rx, far, NULL).len, 5000);
+    done(a->tx, near, NULL);
+    SO(far[0] == 7 && far[4999] == 7);
+}
+
 static void tagged(struct end *a, struct end *b) {
     struct fi_cq_tagged_entry entry;
     struct fi_msg_tagged look = {.addr = FI_ADDR_UNSPEC, .tag = 0x17, .ignore = 0xf, .context = far};
@@ -269,6 +309,13 @@ static void one_sided(struct end *a, struct end *b) {
     SO(done(a->tx, near, NULL).flags & FI_WRITE);
     GIVES(fi_inject_writedata(a->ep, near, 8, 6, a->peer, (uintptr_t)far, fi_mr_key(mr)), 0);
     GIVES(done(b->rx, NULL, NULL).data, 6);
+    size_t inject = info->tx_attr->inject_size;
+    memset(near, 66, inject);
+    GIVES(fi_inject_writedata(a->ep, near, inject, 7, a->peer, (uintptr_t)far, fi_mr_key(mr)), 0);
+    memset(near, 0, inject);
+    GIVES(done(b->rx, NULL, NULL).len, inject);
+    SO(far[0] == 66 && far[inject - 1] == 66);
+    GIVES(fi_inject_write(a->ep, near, inject + 1, a->peer, (uintptr_t)far, fi_mr_key(mr)), -FI_EMSGSIZE);
 
     GIVES(fi_fetch_atomicvalid(a->ep, FI_UINT64, FI_SUM, &count), 0);
     GIVES(count, 1);
@@ -337,6 +384,7 @@ int main(void) {
     messages(&a, &b);
     copied(&a, &b);
     tagged(&a, &b);
+    injected(&a, &b);
     many(&a, &b);
     one_sided(&a, &b);
     canceled(&b);

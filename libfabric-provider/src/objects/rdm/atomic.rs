@@ -174,6 +174,6 @@ impl RdmEndpoint {
         let values = (operand, request.compare);
         let op = build_for((op, as_type), values, old, request.at.place());
         let direction = if request.form == Form::Base { FI_WRITE } else { FI_READ };
-        enabled.post_one_sided(peer, op, direction | FI_ATOMIC, options, wants)
+        enabled.post_one_sided(peer, op, direction | FI_ATOMIC, options, wants, None)
     }
 }

@@ -1,23 +1,29 @@
-//! Registered memory for short messages of buffers that are in no region: to copy them costs less than to register the buffer.
+//! Registered memory for short messages of buffers that are in no region, as to copy them costs less than to register the buffer, and
+//! for what is injected.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use fabric::{Access, Domain, Region, Slice};
 
+use crate::discovery::RDM_INJECT;
 use crate::errno::Errno;
 use crate::sync::lock;
 
 /// The longest message that is copied.
-const LEN: usize = 16 << 10;
-/// Places of one region, and of all: what finds none is registered.
+const LEN: usize = RDM_INJECT;
+/// Places of one region, and of all.
 const CHUNK: usize = 64;
-const MAX_PLACES: usize = 1 << 10;
+const MAX_PLACES: usize = 1 << 12;
+/// Those of buffers, which are registered if they find none. The others are for what is injected alone: receives, which may wait for
+/// ever, do not keep it from going.
+const MAX_BUFFERS: u32 = 1 << 10;
 
 /// Where the message of an operation is, or is to come.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Copied {
     place: u32,
+    is_injected: bool,
     /// The buffer of the application.
     address: usize,
     len: usize,
@@ -41,6 +47,8 @@ pub(super) struct Copies {
 struct Places {
     regions: Vec<Arc<Region>>,
     free: Vec<u32>,
+    /// Those that buffers have.
+    of_buffers: u32,
 }
 
 impl Copies {
@@ -49,19 +57,29 @@ impl Copies {
     }
 
     /// A place for the message of a buffer, and its memory; `None`: that is too long, or there is none.
-    pub(super) fn take(&self, address: usize, len: usize) -> Option<(Copied, Place)> {
-        if len > LEN {
+    pub(super) fn take_for(&self, address: usize, len: usize) -> Option<(Copied, Place)> {
+        self.take(address, len, false)
+    }
+
+    /// The same for bytes that are injected.
+    pub(super) fn take_to_inject(&self, bytes: &[u8]) -> Option<(Copied, Place)> {
+        self.take(bytes.as_ptr() as usize, bytes.len(), true)
+    }
+
+    fn take(&self, address: usize, len: usize, is_injected: bool) -> Option<(Copied, Place)> {
+        let places = &mut *lock(&self.places);
+        if len > LEN || !is_injected && places.of_buffers >= MAX_BUFFERS {
             return None;
         }
-        let places = &mut *lock(&self.places);
         if places.free.is_empty() && places.regions.len() * CHUNK < MAX_PLACES {
             let region = self.domain.alloc(CHUNK * LEN, Access::LOCAL_WRITE).ok()?;
             let first = (places.regions.len() * CHUNK) as u32;
             places.regions.push(Arc::new(region));
             places.free.extend((first..first + CHUNK as u32).rev());
         }
-        let copied = Copied { place: places.free.pop()?, address, len };
+        let copied = Copied { place: places.free.pop()?, is_injected, address, len };
         let region = places.regions.get(copied.place as usize / CHUNK)?.clone();
+        places.of_buffers += u32::from(!is_injected);
         Some((copied, Place { region, range: copied.range() }))
     }
 
@@ -80,6 +98,7 @@ impl Copies {
                 log::error!("a message is not copied: {error}");
             }
         }
+        places.of_buffers -= u32::from(!copied.is_injected);
         places.free.push(copied.place);
     }
 }

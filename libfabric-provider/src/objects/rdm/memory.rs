@@ -5,6 +5,7 @@ use fabric::{Access, Region, Slice};
 use super::copies::{Copied, Place};
 use super::enabled::RdmEnabled;
 use crate::errno::Errno;
+use crate::objects::completions::Feed;
 use crate::objects::region::MemoryRegion;
 use crate::objects::transfer::Buffer;
 
@@ -57,11 +58,35 @@ impl<'a> Memory<'a> {
         access: Access,
     ) -> Result<Self, Errno> {
         if let [Buffer { address, len: len @ 1.., region: None }] = *buffers
-            && let Some((copied, place)) = enabled.copies.take(address, len)
+            && let Some((copied, place)) = enabled.copies.take_for(address, len)
         {
             return Ok(Memory::Copied(copied, place));
         }
         Self::of(enabled, buffers, access)
+    }
+
+    /// That of a copy of bytes that are the caller's again after the post.
+    pub(super) fn of_bytes(enabled: &RdmEnabled, bytes: &[u8]) -> Result<Self, Errno> {
+        let mut taken = enabled.copies.take_to_inject(bytes);
+        if taken.is_none() {
+            // The places of what has ended are free once that is known.
+            enabled.feed(None)?;
+            taken = enabled.copies.take_to_inject(bytes);
+        }
+        let (copied, place) = taken.ok_or(Errno::AGAIN)?;
+        Ok(Memory::Copied(copied, place))
+    }
+
+    /// Copies its bytes, if it is a copy.
+    ///
+    /// # Safety
+    /// The buffer must be the operation's own, and is not written to meanwhile.
+    pub(super) unsafe fn load(&self) -> Result<(), Errno> {
+        match self {
+            // SAFETY: the caller's promise.
+            Memory::Copied(copied, place) => unsafe { place.load(*copied) },
+            _ => Ok(()),
+        }
     }
 
     /// Where its message is copied to or from.

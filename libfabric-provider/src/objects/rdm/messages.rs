@@ -21,6 +21,9 @@ use crate::objects::marks;
 use crate::objects::region::access_to_send;
 use crate::objects::transfer::{Buffer, Kind, Options, Receive, Transfers, Transmit};
 
+/// Bytes that an endpoint of every device sends from the call itself.
+pub(super) const DIRECT: usize = 96;
+
 impl Transfers for RdmEndpoint {
     #[inline]
     fn op_flags(&self) -> &[AtomicU64; 2] {
@@ -35,8 +38,9 @@ impl Transfers for RdmEndpoint {
     /// A short buffer in no region is cheaper to copy than to register.
     #[inline]
     fn takes_copy(&self, kind: Kind, buffers: &[Buffer<'_>]) -> bool {
-        let is_short =
-            |buffer: &Buffer<'_>| buffer.region.is_none() && buffer.len <= self.wishes.inject;
+        let is_short = |buffer: &Buffer<'_>| {
+            buffer.region.is_none() && buffer.len <= self.wishes.inject.min(DIRECT)
+        };
         !matches!(kind, Kind::Read(_)) && matches!(buffers, [one] if is_short(one))
     }
 
@@ -138,6 +142,7 @@ impl RdmEnabled {
                 let access = access_to_send(&self.domain.device.domain);
                 Some(Memory::of_message(self, buffers, access)?)
             }
+            Transmit::Bytes(bytes) if bytes.len() > DIRECT => Some(Memory::of_bytes(self, bytes)?),
             Transmit::Bytes(_) => None,
         };
         let mut send = match (&memory, what) {
@@ -155,7 +160,8 @@ impl RdmEnabled {
         if options.flags & FI_MATCH_COMPLETE != 0 {
             send = send.matched();
         }
-        if self.is_silent(wants, FI_SEND) {
+        let copied = memory.as_ref().and_then(Memory::copied);
+        if copied.is_none() && self.is_silent(wants, FI_SEND) {
             let send = send.unsignaled().context(marks::injected());
             return match self.endpoint.post_send(peer, &send) {
                 Ok(_) => Ok(()),
@@ -164,10 +170,10 @@ impl RdmEnabled {
         }
         let flags = FI_SEND | if tag.is_some() { FI_TAGGED } else { FI_MSG };
         let mut pending = Pending::new(options.context, flags, wants);
-        if let Some(Memory::Copied(copied, place)) = &memory {
-            // SAFETY: the buffer is the operation's from this call on (fi_msg(3)).
-            unsafe { place.load(*copied)? };
-            pending.copied = Some(*copied);
+        pending.copied = copied;
+        if let Some(memory) = &memory {
+            // SAFETY: the buffer is the operation's from this call on (fi_msg(3)); bytes to inject are for this call.
+            unsafe { memory.load()? };
         }
         self.post(pending, |context| self.endpoint.post_send(peer, &send.context(context)))
     }

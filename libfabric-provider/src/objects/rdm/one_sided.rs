@@ -3,8 +3,10 @@
 use fabric::{Access, Op};
 use fabric_rdm::Peer;
 
+use super::copies::Copied;
 use super::enabled::{RdmEnabled, refused};
 use super::memory::Memory;
+use super::messages::DIRECT;
 use super::pending::{Pending, Wants};
 use crate::abi::flags::{
     FI_DELIVERY_COMPLETE, FI_FENCE, FI_READ, FI_REMOTE_CQ_DATA, FI_RMA, FI_WRITE,
@@ -22,16 +24,18 @@ impl RdmEnabled {
         options: Options,
         wants: Wants,
     ) -> Result<(), Errno> {
-        let buffers = match what {
-            Transmit::Bytes(bytes) => {
+        let memory = match what {
+            Transmit::Bytes(bytes) if bytes.len() <= DIRECT => {
                 let op = Op::inject_write(bytes, to.place());
-                return self.post_one_sided(peer, op, FI_WRITE | FI_RMA, options, wants);
+                return self.post_one_sided(peer, op, FI_WRITE | FI_RMA, options, wants, None);
             }
-            Transmit::Buffers(buffers) => buffers,
+            Transmit::Bytes(bytes) => Memory::of_bytes(self, bytes)?,
+            Transmit::Buffers(buffers) => Memory::of(self, buffers, Access::empty())?,
         };
-        let memory = Memory::of(self, buffers, Access::empty())?;
+        // SAFETY: only bytes to inject are copied, which are for this call.
+        unsafe { memory.load()? };
         let op = Op::write(memory.slice()?, to.place());
-        self.post_one_sided(peer, op, FI_WRITE | FI_RMA, options, wants)
+        self.post_one_sided(peer, op, FI_WRITE | FI_RMA, options, wants, memory.copied())
     }
 
     pub(super) fn read(
@@ -45,10 +49,10 @@ impl RdmEnabled {
         let Transmit::Buffers(buffers) = what else { return Err(Errno::INVALID) };
         let memory = Memory::of(self, buffers, Access::LOCAL_WRITE)?;
         let op = Op::read(memory.slice()?, from.place());
-        self.post_one_sided(peer, op, FI_READ | FI_RMA, options, wants)
+        self.post_one_sided(peer, op, FI_READ | FI_RMA, options, wants, None)
     }
 
-    /// Posts an operation whose completion has these flags.
+    /// Posts an operation whose completion has these flags, and whose bytes may be copied.
     pub(super) fn post_one_sided(
         &self,
         peer: Peer,
@@ -56,6 +60,7 @@ impl RdmEnabled {
         flags: u64,
         options: Options,
         wants: Wants,
+        copied: Option<Copied>,
     ) -> Result<(), Errno> {
         if options.flags & FI_REMOTE_CQ_DATA != 0 {
             // As many bytes as the info's `cq_data_size` says.
@@ -67,11 +72,12 @@ impl RdmEnabled {
         if options.flags & FI_DELIVERY_COMPLETE != 0 && flags == FI_WRITE | FI_RMA {
             op = op.delivery_complete();
         }
-        if self.is_silent(wants, flags & (FI_READ | FI_WRITE)) {
+        if copied.is_none() && self.is_silent(wants, flags & (FI_READ | FI_WRITE)) {
             let op = op.unsignaled().context(marks::injected());
             return self.endpoint.post(peer, &op).map(drop).map_err(refused);
         }
-        let pending = Pending::new(options.context, flags, wants);
+        let mut pending = Pending::new(options.context, flags, wants);
+        pending.copied = copied;
         self.post(pending, |context| self.endpoint.post(peer, &op.context(context)))
     }
 }
