@@ -326,6 +326,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "no memory is touched")]
     fn each_changed_bit_is_noticed() {
         for address in some() {
             for bit in 0..8 * DatagramAddress::LEN {

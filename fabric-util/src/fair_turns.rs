@@ -194,6 +194,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "no memory is touched")]
     fn a_crowd_has_a_quarter_of_the_time() {
         // However long a piece takes.
         [300, 3000, 30_000].map(Duration::from_micros).into_iter().for_each(has_a_quarter);

@@ -112,6 +112,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "no memory is touched")]
     fn it_ends_when_nothing_gets_on_for_the_limit_and_soon_after() {
         for ms in (0..3000).step_by(7) {
             let begun = Duration::from_millis(ms);

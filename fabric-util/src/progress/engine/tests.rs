@@ -93,6 +93,7 @@ fn share(step: impl Fn(&ProgressEngine<Model>)) {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "no memory is touched")]
 fn a_crowd_has_one_long_turn_for_each_of_a_client_from_elsewhere() {
     let model = Model::default();
     share(|engine| engine.run_once(&model, Duration::ZERO));
@@ -113,6 +114,7 @@ fn short_turns_and_peers_of_no_network_wait_for_none() {
 
 /// One that is not ready has its events though others always are, and the sooner the more those are.
 #[test]
+#[cfg_attr(miri, ignore = "no memory is touched")]
 fn events_are_taken_behind_so_many_turns() {
     let looks = |size| {
         let (model, engine) = (Model::default(), engine(&crowd(size)));
