@@ -18,14 +18,17 @@ const MAX_FACTOR: f64 = 50.0;
 /// cannot stretch its own deadlines.
 pub(crate) fn factor() -> f64 {
     static FACTOR: OnceLock<f64> = OnceLock::new();
-    *FACTOR.get_or_init(|| {
-        let mut times: Vec<_> = (0..3).filter_map(|_| measure().ok()).collect();
-        times.sort();
-        // No loopback, no measurement; then the machine counts as ordinary.
-        let Some(median) = times.get(times.len() / 2) else { return 1.0 };
-        let factor = median.as_secs_f64() / (NOMINAL * ROUNDS).as_secs_f64();
-        (factor.clamp(1.0, MAX_FACTOR) * 10.0).round() / 10.0
-    })
+    *FACTOR.get_or_init(factor_now)
+}
+
+/// The same, measured at this moment.
+pub(crate) fn factor_now() -> f64 {
+    let mut times: Vec<_> = (0..3).filter_map(|_| measure().ok()).collect();
+    times.sort();
+    // No loopback, no measurement; then the machine counts as ordinary.
+    let Some(median) = times.get(times.len() / 2) else { return 1.0 };
+    let factor = median.as_secs_f64() / (NOMINAL * ROUNDS).as_secs_f64();
+    (factor.clamp(1.0, MAX_FACTOR) * 10.0).round() / 10.0
 }
 
 fn measure() -> std::io::Result<Duration> {

@@ -80,7 +80,10 @@ impl Progress for Bar {
         self.bar.inc(1);
         if result.status == Status::Fail {
             self.failed += 1;
-            self.print(&bad(&format!("fail {} {}", result.provider, result.id)));
+            let failure = bad(&format!("fail {} {}", result.provider, result.id));
+            // A log that ends early has no report.
+            let detail = if self.bar.is_hidden() { &*result.detail } else { "" };
+            self.print(format!("{failure} {detail}").trim_end());
         }
         let ended = format!("{} {}", result.provider, result.id);
         self.running.retain(|(name, _)| *name != ended);

@@ -12,7 +12,7 @@ use super::values::{factor, minutes, seed_of_now};
 use super::{files, providers};
 use crate::Target;
 use crate::random::rdm::RdmProgram;
-use crate::random::{Fuzz, Program, Subject};
+use crate::random::{Agreed, Fuzz, Program, Subject};
 
 /// How often a program is run that is run again: what it shows may be a matter of luck.
 const AGAIN: usize = 20;
@@ -162,10 +162,27 @@ fn run<P: Subject>(target: &Target, args: &FuzzArgs, mut fuzz: Fuzz) -> Result<u
     let (seed, seconds) = (fuzz.seed, start.elapsed().as_secs_f64());
     match outcome {
         Ok(agreed) => {
+            let Agreed { programs, repeated, .. } = agreed;
+            for (number, seen) in &repeated {
+                files::put(
+                    None,
+                    &format!("program {number}, while the machine was too slow for it:\n{seen}\n"),
+                )?;
+            }
             let line =
-                format!("fuzz: {target}: {agreed} programs agree, seed {seed}, {seconds:.1} s\n");
-            files::put(None, &line)?;
-            if agreed == 0 { Err("no program ran, so nothing is shown".to_owned()) } else { Ok(0) }
+                format!("fuzz: {target}: {programs} programs agree, seed {seed}, {seconds:.1} s");
+            let slow = match repeated.len() {
+                0 => String::new(),
+                n => format!(
+                    "; {n} of them disagreed while the machine was too slow, and not when they ran again"
+                ),
+            };
+            files::put(None, &format!("{line}{slow}\n"))?;
+            if programs == 0 {
+                Err("no program ran, so nothing is shown".to_owned())
+            } else {
+                Ok(0)
+            }
         }
         Err(found) => {
             let kind = if args.rdm { "rdm-" } else { "" };

@@ -264,5 +264,23 @@ pub(super) fn summary(matrix: &Matrix) -> String {
     if !missing.is_empty() {
         let _ = write!(text, "; strict: {} unavailable", missing.join(", "));
     }
+    text.push_str(&failed_names(matrix));
     text
+}
+
+/// What failed, once more by name: of a long output the end is what one sees.
+fn failed_names(matrix: &Matrix) -> String {
+    const MAX_SHOWN: usize = 8;
+    let of_row = |row: &Row| -> Vec<String> {
+        let failed = row.cells.iter().filter(|cell| cell.status == Status::Fail);
+        failed.map(|cell| format!("{} {}", cell.provider, row.id)).collect()
+    };
+    let names: Vec<_> = matrix.rows.iter().flat_map(of_row).collect();
+    match names.len() {
+        0 => String::new(),
+        n if n > MAX_SHOWN => {
+            format!("; failed: {}, and {} more", names[..MAX_SHOWN].join(", "), n - MAX_SHOWN)
+        }
+        _ => format!("; failed: {}", names.join(", ")),
+    }
 }

@@ -1,14 +1,15 @@
 //! Running many programs.
 
 use std::fmt;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::pace::Pace;
 use super::shrink::{Shrink, shrink};
 use super::testbed::Disagreement;
 use crate::calibrate;
@@ -94,9 +95,22 @@ impl<P: fmt::Display> fmt::Display for Counterexample<P> {
     }
 }
 
+/// Programs that agreed.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Agreed {
+    /// How many.
+    pub programs: u64,
+    /// Those of them that disagreed while the machine was much slower than deadlines had been stretched for, and agreed with
+    /// others: each with its number, and what was seen.
+    pub repeated: Vec<(u64, Disagreement)>,
+}
+
+/// How often a program runs once more as the machine was too slow.
+const MAX_REPEATS: usize = 3;
+
 impl Fuzz {
-    /// Runs programs until one disagrees, all have run, or the time is over; gives how many agreed. `progress` gets how
-    /// many have.
+    /// Runs programs until one disagrees, all have run, or the time is over. `progress` gets how many have agreed.
     ///
     /// # Errors
     /// The first program that disagrees.
@@ -104,7 +118,8 @@ impl Fuzz {
         &self,
         target: &Target,
         progress: impl Fn(u64) + Sync,
-    ) -> Result<u64, Box<Counterexample<P>>> {
+    ) -> Result<Agreed, Box<Counterexample<P>>> {
+        let (pace, repeated) = (Pace::watch(), Mutex::new(Vec::new()));
         let until = self.time.map(|time| Instant::now() + time);
         let (next, agreed, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
         let found = Mutex::new(None);
@@ -117,23 +132,29 @@ impl Fuzz {
                     return;
                 }
                 let program = P::generate(self.seed, number);
-                match self.attempt(target, &mut runner, &program) {
-                    Ok(()) => progress(agreed.fetch_add(1, Ordering::Relaxed) + 1),
+                match self.judge(target, &mut runner, &program, &pace) {
+                    Ok(slow) => {
+                        lock(&repeated).extend(slow.map(|seen| (number, seen)));
+                        progress(agreed.fetch_add(1, Ordering::Relaxed) + 1);
+                    }
                     Err(seen) => {
                         stop.store(true, Ordering::Relaxed);
-                        let mut found = found.lock().unwrap_or_else(|lock| lock.into_inner());
-                        found.get_or_insert((number, program, seen));
+                        lock(&found).get_or_insert((number, program, seen));
                         return;
                     }
                 }
             }
         };
         thread::scope(|scope| (0..self.jobs.max(1)).for_each(|_| _ = scope.spawn(job)));
-        match found.into_inner().unwrap_or_else(|lock| lock.into_inner()) {
-            None => Ok(agreed.into_inner()),
+        let found = lock(&found).take();
+        match found {
+            None => Ok(Agreed {
+                programs: agreed.into_inner(),
+                repeated: std::mem::take(&mut lock(&repeated)),
+            }),
             Some((number, program, seen)) => {
                 let (program, disagreement) = shrink(program, seen, self.shrink, |program| {
-                    self.attempt(target, &mut None, program)
+                    self.judge(target, &mut None, program, &pace).map(drop)
                 });
                 Err(Box::new(Counterexample { number, program, disagreement }))
             }
@@ -150,8 +171,37 @@ impl Fuzz {
         program: &P,
         times: usize,
     ) -> Result<(), Disagreement> {
-        let mut runner = None;
-        (0..times).try_for_each(|_| self.attempt(target, &mut runner, program))
+        let (pace, mut runner) = (Pace::watch(), None);
+        (0..times).try_for_each(|_| self.judge(target, &mut runner, program, &pace).map(drop))
+    }
+
+    /// Runs a program, and once more with deadlines that fit if it disagrees while the machine is much slower than it was.
+    /// Gives what was seen then, if it agreed at last.
+    fn judge<P: Subject>(
+        &self,
+        target: &Target,
+        runner: &mut Option<P::Runner>,
+        program: &P,
+        pace: &Pace,
+    ) -> Result<Option<Disagreement>, Disagreement> {
+        let mut factor = self.factor.unwrap_or_else(calibrate::factor);
+        let mut slow = None;
+        for _ in 0..MAX_REPEATS {
+            let begin = Instant::now();
+            let Err(seen) = self.attempt(target, runner, program, factor) else {
+                if slow.is_some() {
+                    // The next program has the usual deadlines.
+                    *runner = None;
+                }
+                return Ok(slow);
+            };
+            match pace.much_slower(begin, factor) {
+                Some(slower) => factor = slower,
+                None => return Err(seen),
+            }
+            slow.get_or_insert(seen);
+        }
+        self.attempt(target, runner, program, factor).map(|()| slow)
     }
 
     /// Runs a program on a runner that is made if there is none, and not used again if the program disagrees.
@@ -160,21 +210,21 @@ impl Fuzz {
         target: &Target,
         runner: &mut Option<P::Runner>,
         program: &P,
+        factor: f64,
     ) -> Result<(), Disagreement> {
         let open = match runner.take() {
             Some(runner) => runner,
-            None => self.runner::<P>(target)?,
+            None => P::runner(target, self, factor).map_err(|cause| Disagreement {
+                failed: Failed::nowhere("domains to open", cause),
+                trace: Vec::new(),
+            })?,
         };
         program.run(&open)?;
         *runner = Some(open);
         Ok(())
     }
+}
 
-    fn runner<P: Subject>(&self, target: &Target) -> Result<P::Runner, Disagreement> {
-        let factor = self.factor.unwrap_or_else(calibrate::factor);
-        P::runner(target, self, factor).map_err(|cause| Disagreement {
-            failed: Failed::nowhere("domains to open", cause),
-            trace: Vec::new(),
-        })
-    }
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -18,6 +18,7 @@
 //! | `shrink`, `simpler`, `rename` | making a program that disagrees as small as possible |
 //! | `testbed` | the domains that programs run on |
 //! | `fuzz` | many programs of any kind, on several threads |
+//! | `pace` | whether the machine has become too slow for their deadlines |
 //! | `connected` | what runs programs of connected endpoints: by polling, or through the layer |
 //! | `rdm/` | programs of datagram endpoints, with a model of their own |
 //!
@@ -32,6 +33,7 @@ mod generate;
 mod layer;
 mod memories;
 mod model;
+mod pace;
 mod polling;
 mod program;
 pub mod rdm;
@@ -41,7 +43,7 @@ mod simpler;
 mod testbed;
 
 pub use connected::Runner;
-pub use fuzz::{Counterexample, Fuzz, Subject};
+pub use fuzz::{Agreed, Counterexample, Fuzz, Subject};
 pub use generate::generate;
 pub use program::{
     EndSpec, GrantSpec, Lie, Local, MemorySpec, OpSpec, Part, Program, RegionSpec, Remote,
@@ -89,7 +91,7 @@ mod tests {
         for layered in [false, true] {
             let fuzz = Fuzz { programs: 300, jobs: 2, layered, ..Fuzz::default() };
             match fuzz.run::<Program>(&target, |_| ()) {
-                Ok(agreed) => assert_eq!(agreed, 300),
+                Ok(agreed) => assert_eq!(agreed.programs, 300),
                 Err(found) => panic!("{found}"),
             }
         }

@@ -97,7 +97,7 @@ mod tests {
         let target = Target::find(&Arc::new(Catalog::builtin()), "tcp", None).unwrap();
         let fuzz = Fuzz { programs: 60, jobs: 2, ..Fuzz::default() };
         match fuzz.run::<RdmProgram>(&target, |_| ()) {
-            Ok(agreed) => assert_eq!(agreed, 60),
+            Ok(agreed) => assert_eq!(agreed.programs, 60),
             Err(found) => panic!("{found}"),
         }
     }

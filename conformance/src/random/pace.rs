@@ -1,0 +1,105 @@
+//! How slow the machine is while programs run.
+//!
+//! Deadlines are stretched by what the machine was like before. If it becomes slower by far, by other work or as a guest that
+//! gets no processor, peers are given up as lost, which is no mistake of a provider.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::calibrate;
+
+/// How often a look is taken; one costs some 20 ms.
+const EVERY: Duration = Duration::from_secs(2);
+/// Looks that are kept: longer than any program takes.
+const KEPT: usize = 300;
+/// How much slower than before is too slow for deadlines. What the programs themselves take is much less.
+const FAR: f64 = 4.0;
+
+/// Looks at the machine until it is dropped.
+#[derive(Debug)]
+pub(super) struct Pace {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// When a look ended, and the factor it gave.
+    looks: Mutex<Vec<(Instant, f64)>>,
+    ends: AtomicBool,
+}
+
+impl Pace {
+    pub(super) fn watch() -> Self {
+        let shared = Arc::new(Shared::default());
+        let looking = shared.clone();
+        let look = move || {
+            while !looking.ends.load(Ordering::Relaxed) {
+                looking.look();
+                thread::park_timeout(EVERY);
+            }
+        };
+        // Without a thread it looks when it is asked.
+        let thread = thread::Builder::new().name("pace".to_owned()).spawn(look).ok();
+        Pace { shared, thread }
+    }
+
+    /// The factor by which deadlines had to be stretched since `begin`, if that is much more than `factor`.
+    pub(super) fn much_slower(&self, begin: Instant, factor: f64) -> Option<f64> {
+        self.shared.look();
+        let looks = self.shared.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        slowest(&looks, begin).filter(|slowest| *slowest > FAR * factor)
+    }
+}
+
+fn slowest(looks: &[(Instant, f64)], begin: Instant) -> Option<f64> {
+    let since = looks.iter().filter(|(at, _)| *at >= begin);
+    since.map(|(_, factor)| *factor).reduce(f64::max)
+}
+
+impl Shared {
+    fn look(&self) {
+        let factor = calibrate::factor_now();
+        let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        if looks.len() == KEPT {
+            looks.remove(0);
+        }
+        looks.push((Instant::now(), factor));
+    }
+}
+
+impl Drop for Pace {
+    fn drop(&mut self) {
+        self.shared.ends.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // It cannot panic, and if it did, that is no matter of the programs.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_before_does_not_count() {
+        let begin = Instant::now();
+        let second = Duration::from_secs(1);
+        let looks = [(begin, 20.0), (begin + second, 2.0), (begin + 2 * second, 8.0)];
+        assert_eq!(slowest(&looks, begin + second), Some(8.0));
+        assert_eq!(slowest(&looks, begin), Some(20.0));
+        assert_eq!(slowest(&looks, begin + 3 * second), None);
+    }
+
+    #[test]
+    fn it_is_asked_about_much_less_than_it_sees_or_much_more() {
+        let pace = Pace::watch();
+        let begin = Instant::now();
+        assert!(pace.much_slower(begin, 0.1).is_some_and(|factor| factor >= 1.0));
+        assert_eq!(pace.much_slower(begin, 50.0), None);
+    }
+}
