@@ -16,8 +16,8 @@ const MAX: usize = 1 << 20;
 
 /// An endpoint that uses the addresses.
 pub(crate) trait AddressUser: Send + Sync {
-    /// The address with this number was removed.
-    fn forget(&self, number: u64);
+    /// This address was removed, which had this number.
+    fn forget(&self, number: u64, address: SocketAddr);
 }
 
 /// An address vector.
@@ -102,7 +102,7 @@ impl AddressVector {
         let users = state.users.clone();
         // They look addresses up.
         drop(state);
-        users.iter().filter_map(Weak::upgrade).for_each(|user| user.forget(number));
+        users.iter().filter_map(Weak::upgrade).for_each(|user| user.forget(number, address));
         Ok(())
     }
 

@@ -375,6 +375,31 @@ static void at_any_address(void) {
     close_end(&end);
 }
 
+/* A peer whose message came before its address was inserted is forgotten with that, and known anew. */
+static void forgotten(void) {
+    struct end a = open_end(NULL), b = open_end(NULL);
+    for (int round = 0; round < 2; round++) {
+        fi_addr_t source = 7;
+        GIVES(fi_av_insert(a.av, &b.name, 1, &a.peer, 0, NULL), 1);
+        GIVES(fi_recv(b.ep, far, 8, NULL, FI_ADDR_UNSPEC, far), 0);
+        GIVES(fi_send(a.ep, near, 8, NULL, a.peer, near), 0);
+        done(a.tx, near, NULL);
+        done(b.rx, far, &source);
+        SO(source == FI_ADDR_NOTAVAIL);
+        GIVES(fi_av_insert(b.av, &a.name, 1, &b.peer, 0, NULL), 1);
+        GIVES(fi_av_remove(a.av, &a.peer, 1, 0), 0);
+        /* It finds the peer lost. */
+        for (int look = 0; look < 100; look++) {
+            struct fi_cq_tagged_entry entry;
+            GIVES(fi_cq_read(b.rx, &entry, 1), -FI_EAGAIN);
+            usleep(1000);
+        }
+        GIVES(fi_av_remove(b.av, &b.peer, 1, 0), 0);
+    }
+    close_end(&a);
+    close_end(&b);
+}
+
 int main(void) {
     info = native();
     NEEDS(fi_fabric(info->fabric_attr, &fabric, NULL));
@@ -393,6 +418,7 @@ int main(void) {
     close_end(&a);
     close_end(&b);
     at_any_address();
+    forgotten();
     GIVES(fi_close(&domain->fid), 0);
     GIVES(fi_close(&fabric->fid), 0);
     fi_freeinfo(info);

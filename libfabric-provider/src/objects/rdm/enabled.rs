@@ -1,5 +1,6 @@
 //! An endpoint that can transfer, and its completions on their way to the queues that they are for.
 
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -296,8 +297,8 @@ impl RegionHolder for RdmEnabled {
 }
 
 impl AddressUser for RdmEnabled {
-    fn forget(&self, number: u64) {
-        if let Some(peer) = self.peers.forget(number)
+    fn forget(&self, number: u64, address: SocketAddr) {
+        if let Some(peer) = self.peers.forget(&self.endpoint, number, address)
             && let Err(error) = self.endpoint.remove(peer)
         {
             log::debug!("{peer} is not removed: {error}");

@@ -89,7 +89,15 @@ impl PeerMap {
     }
 
     /// The address with this number is gone: the peer that it was.
-    pub(super) fn forget(&self, number: u64) -> Option<Peer> {
-        write(&self.known).peers.get_mut(number as usize)?.take()
+    pub(super) fn forget(
+        &self,
+        endpoint: &Endpoint,
+        number: u64,
+        place: SocketAddr,
+    ) -> Option<Peer> {
+        let known = write(&self.known).peers.get_mut(number as usize).and_then(Option::take);
+        // One that came by itself may not have been looked for since its address was inserted. To insert a peer finds it.
+        let find = || endpoint.insert(&Address::of_listener(place).ok()?).ok();
+        known.or_else(find)
     }
 }
