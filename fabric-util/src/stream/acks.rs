@@ -2,7 +2,8 @@
 //!
 //! Every frame says how many requests its sender has accepted, so where messages go both ways acknowledgements cost
 //! nothing. A frame that only acknowledges goes after many requests or bytes, or when the initiator asks: the target
-//! has no clock, and only the initiator knows whether a caller waits. Its duty is to ask for everything in the end:
+//! has no clock, and only the initiator knows whether a caller waits. (What a message asks for may wait for some turns, as
+//! messages are answered: `conn/ack_hold`.) Its duty is to ask for everything in the end:
 //!
 //! - a request that goes while no other is unacknowledged asks itself, as it may stay the only one;
 //! - an answer (of a read, or an old value) acknowledges all that was before it;
@@ -26,6 +27,8 @@ pub(super) struct Debt {
     accepted: u32,
     acked: u32,
     asked: u32,
+    /// The last of those for which it may be that its application waits, which gets an answer in no other way.
+    urgent: u32,
     /// Bytes of those accepted and not acknowledged.
     bytes: usize,
 }
@@ -40,6 +43,7 @@ impl Debt {
     #[cfg(any(test, fuzzing))]
     pub(super) fn count_from(&mut self, first: u32) {
         (self.accepted, self.acked, self.asked) = (first, first, first);
+        self.urgent = first;
     }
 
     /// The peer asks for the first `count` requests.
@@ -49,10 +53,18 @@ impl Debt {
         }
     }
 
+    /// As [`ask`](Debt::ask), where no message of this side is likely to follow that carries the acknowledgement.
+    pub(super) fn ask_urgently(&mut self, count: u32) {
+        self.ask(count);
+        if behind(self.urgent, count) {
+            self.urgent = count;
+        }
+    }
+
     /// Requests accepted so far, for a frame that acknowledges them to the peer.
     pub(super) fn acknowledge(&mut self) -> u32 {
         (self.acked, self.bytes) = (self.accepted, 0);
-        self.ask(self.acked);
+        self.ask_urgently(self.acked);
         self.acked
     }
 
@@ -66,6 +78,12 @@ impl Debt {
         let unacked = self.accepted.wrapping_sub(self.acked);
         let asked = behind(self.acked, self.asked);
         unacked > 0 && (asked || unacked >= REQUESTS || self.bytes >= BYTES)
+    }
+
+    /// Whether the one that is due may wait a little for a message that carries it.
+    pub(super) fn is_patient(&self) -> bool {
+        let unacked = self.accepted.wrapping_sub(self.acked);
+        !behind(self.acked, self.urgent) && unacked < REQUESTS && self.bytes < BYTES
     }
 
     pub(super) fn dump(&self) -> String {
@@ -155,6 +173,28 @@ mod tests {
         assert!(debt.is_due() && debt.acknowledge() == REQUESTS + 3);
         debt.accept(0);
         assert!(!debt.is_due());
+    }
+
+    #[test]
+    fn what_a_message_asks_for_may_wait_and_nothing_else() {
+        let mut debt = Debt::default();
+        debt.accept(64);
+        debt.ask(1);
+        assert!(debt.is_due() && debt.is_patient());
+        debt.accept(64);
+        debt.ask_urgently(2);
+        assert!(debt.is_due() && !debt.is_patient());
+        debt.acknowledge();
+        for _ in 0..REQUESTS - 1 {
+            debt.accept(0);
+            debt.ask(debt.accepted);
+            assert!(debt.is_due() && debt.is_patient());
+        }
+        debt.accept(0);
+        assert!(debt.is_due() && !debt.is_patient(), "many of them");
+        debt.acknowledge();
+        debt.accept(BYTES);
+        assert!(debt.is_due() && !debt.is_patient(), "much of it");
     }
 
     #[test]

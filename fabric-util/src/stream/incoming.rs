@@ -284,7 +284,11 @@ impl Link {
             Kind::Ready => self.sends.go_on()?,
         }
         if header.ask {
-            self.incoming.debt.ask(self.incoming.begun);
+            let begun = self.incoming.begun;
+            match header.kind {
+                Kind::Send { .. } => self.incoming.debt.ask(begun),
+                _ => self.incoming.debt.ask_urgently(begun),
+            }
         }
         Ok(())
     }

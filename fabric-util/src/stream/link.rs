@@ -298,6 +298,18 @@ impl Link {
             && (self.incoming.debt.is_due() || self.recvs.owes_credit())
     }
 
+    /// Whether an acknowledgement is all that it has to transmit, and may wait for a message that carries it.
+    pub fn may_hold_ack(&self) -> bool {
+        self.phase == Phase::Open
+            && self.answers.is_empty()
+            && self.sends.nothing_waits()
+            && !self.sends.wants_to_ask()
+            && !self.outgoing.has_output()
+            && !self.recvs.owes_credit()
+            && self.incoming.debt.is_due()
+            && self.incoming.debt.is_patient()
+    }
+
     /// Whether it has nothing to transmit, and nothing to say that no other frame carries, until something is posted or comes.
     #[inline]
     pub fn is_at_rest(&self) -> bool {

@@ -1,8 +1,9 @@
 //! A link and its transport under one lock: what any connection over a stream of bytes does.
 //!
-//! `turn`: reading, executing and writing; `reach`: what the transport does by itself; `connect`: how it begins; `end`: how it
-//! ends, and its deadlines; `stall`: whether what is under way gets on.
+//! `turn`: reading, executing and writing; `ack_hold`: how long acknowledgements wait for a message; `reach`: what the transport
+//! does by itself; `connect`: how it begins; `end`: how it ends, and its deadlines; `stall`: whether what is under way gets on.
 
+mod ack_hold;
 mod connect;
 mod end;
 mod reach;
@@ -14,6 +15,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ack_hold::AckHold;
 use fabric_core::{EndpointAttr, Event};
 
 use super::greeting::Initiator;
@@ -103,6 +105,8 @@ pub struct ConnState<T> {
     /// The last frames are on their way, with a deadline; and our half of the stream is closed behind them.
     lingers: Linger,
     shut: bool,
+    /// How long acknowledgements wait for a message that carries them.
+    ack_hold: AckHold,
     /// The peer's half of the stream is read to its end.
     read_all: bool,
     /// Bytes that came since it is established.
@@ -174,6 +178,7 @@ impl<T: Transport> Conn<T> {
             looks: false,
             lingers: Linger::default(),
             shut: false,
+            ack_hold: AckHold::new(),
             read_all: false,
             came: 0,
             watch: Watch::default(),

@@ -42,8 +42,10 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
             return Progress::Idle;
         }
         // An acknowledgement from the last turn that no frame has carried since.
-        let wrote = !self.state.is_silent() && self.flush(AckPolicy::Due);
-        let mut found = if wrote { Progress::Drained } else { Progress::Idle };
+        let holds = self.holds_ack();
+        let wrote = !holds && !self.state.is_silent() && self.flush(AckPolicy::Due);
+        // With one that is held the next turn has to follow.
+        let mut found = if wrote || holds { Progress::Drained } else { Progress::Idle };
         let (mut reads, mut scratched) = (0, 0);
         loop {
             if reads == READS_A_TURN || scratched >= scratch.len() {
@@ -92,6 +94,21 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
             Stage::Closed => Progress::Closed,
             _ if self.wants_turn() => Progress::More,
             _ => found,
+        }
+    }
+}
+
+impl<T: Transport, H: Host> Locked<'_, T, H> {
+    /// Whether an acknowledgement that is due waits for one more turn: the application polls, and its answer may carry it.
+    #[inline]
+    fn holds_ack(&mut self) -> bool {
+        let may_wait = self.state.link.may_hold_ack();
+        match may_wait && !self.state.is_holding() && self.host.may_defer() {
+            true => self.state.ack_hold.waits(),
+            false => {
+                self.state.ack_hold.on_none();
+                false
+            }
         }
     }
 }

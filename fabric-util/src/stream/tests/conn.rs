@@ -339,6 +339,37 @@ fn a_full_stream_waits_for_its_event_and_a_turn_goes_on() {
 }
 
 #[test]
+fn an_acknowledgement_waits_for_the_answer_of_an_application_that_polls() {
+    let (mut near, mut far) = linked();
+    near.receive(100);
+    rest(&near, &far);
+    far.log.may_defer.set(true);
+    let frames = |far: &Peer| far.wire.out.borrow().bytes.len();
+    for number in 0..10 {
+        near.send(number, 64);
+        for _ in 0..4 {
+            assert_eq!(far.turn(), Progress::Drained, "a turn has to follow");
+        }
+        assert_eq!(frames(&far), 0, "nothing goes without need");
+        far.send(number, 64);
+        let answer = frames(&far);
+        far.turn();
+        assert_eq!(frames(&far), answer, "the answer has carried it");
+        near.turn();
+        assert!(!near.lock().link.sends.awaits_ack());
+        rest(&near, &far);
+    }
+    // Where none comes it goes alone; where no thread polls, at once.
+    near.send(10, 64);
+    rest(&near, &far);
+    assert!(!near.lock().link.sends.awaits_ack());
+    far.log.may_defer.set(false);
+    near.send(11, 64);
+    far.turn();
+    assert!(frames(&far) > 0);
+}
+
+#[test]
 fn one_turn_reads_a_bounded_number_of_times() {
     let (mut near, far) = linked();
     for number in 0..100 {
