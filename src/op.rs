@@ -265,6 +265,13 @@ impl<'a> Op<'a> {
         self
     }
 
+    /// The same without immediate data.
+    #[inline]
+    pub fn without_immediate(mut self) -> Self {
+        self.immediate = None;
+        self
+    }
+
     /// The value that comes back in the completion.
     #[inline]
     pub fn context(mut self, context: u64) -> Self {
