@@ -24,8 +24,10 @@
 //!   other; when it has met a receive, the receiver reads it from the sender's memory by a grant on exactly its bytes, or has it
 //!   sent in pieces where there are no grants, or its region lacks [`REMOTE_READ`](fabric::Access::REMOTE_READ).
 //!
+//! An endpoint may be its own peer. Messages to itself are copied once, when they have met a receive. One-sided operations to
+//! itself go by a connection of the provider to itself, so that they do what they do to any other peer.
+//!
 //! # Not there
-//! One-sided operations to the endpoint itself.
 //! Datagrams that may be lost are another kind of endpoint: [`fabric::DatagramEndpoint`].
 
 #![forbid(unsafe_code)]

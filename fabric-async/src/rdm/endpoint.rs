@@ -233,8 +233,7 @@ impl Endpoint {
     /// ```
     ///
     /// # Errors
-    /// As [`send`](Endpoint::send); `RemoteAccess`: the peer does not allow it, and is lost with it; `LeaseEnded`; the fabric's
-    /// `Unsupported` for a write to oneself.
+    /// As [`send`](Endpoint::send); `RemoteAccess`: the peer does not allow it, and is lost with it; `LeaseEnded`.
     pub fn write<P: Payload>(
         &self,
         peer: Peer,

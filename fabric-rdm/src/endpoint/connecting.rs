@@ -359,6 +359,9 @@ impl Core {
 
     pub(super) fn on_device_lost(&mut self) {
         self.shared.device_lost = true;
+        if self.own.is_busy() {
+            self.on_own_death(DeathCause::Lost);
+        }
         let peers: Vec<_> = self.peers.iter().map(|(peer, ..)| peer).collect();
         for peer in peers {
             if let Some((link, _)) = self.find_link(peer)
@@ -372,6 +375,9 @@ impl Core {
     /// The application takes a peer for alive again.
     pub(super) fn revive(&mut self, peer: Peer) -> Result<()> {
         self.peers.get(peer)?;
+        if self.own.peer == Some(peer) {
+            self.own.death = None;
+        }
         let Some((link, _)) = self.find_link(peer) else { return Ok(()) };
         if link.connection.death().is_none() {
             return Ok(());

@@ -11,10 +11,11 @@ use super::attempts::Attempts;
 use super::completion::Completion;
 use super::held::HeldRequests;
 use super::link::PeerLink;
+use super::own::Own;
 use super::shared::Shared;
 use super::shortage::Shortage;
 use super::slots::Posting;
-use crate::connection::PeerConnection;
+use crate::connection::{DeathCause, PeerConnection};
 use crate::peers::{Peer, Peers};
 
 /// Completions that are taken from `fabric` at a time.
@@ -27,7 +28,7 @@ pub(super) struct Core {
     pub(super) shared: Shared,
     pub(super) listener: Listener,
     /// The endpoint itself among its peers.
-    pub(super) own: Option<Peer>,
+    pub(super) own: Own,
     raw: Box<[RawCompletion]>,
     /// Peers with a connection, or an attempt at one.
     pub(super) open: Vec<Peer>,
@@ -55,7 +56,7 @@ impl Core {
     pub(super) fn new(shared: Shared, listener: Listener) -> Result<Self> {
         Ok(Core {
             listener,
-            own: None,
+            own: Own::default(),
             raw: vec![RawCompletion::default(); BATCH].into(),
             open: Vec::new(),
             attempts: Attempts::new(shared.attr.max_open),
@@ -87,6 +88,14 @@ impl Core {
             }
         };
         Ok((link, &mut self.shared))
+    }
+
+    /// Why a peer is down.
+    pub(super) fn death_of(&mut self, peer: Peer) -> Option<DeathCause> {
+        match self.own.peer == Some(peer) {
+            true => self.own.death,
+            false => self.find_link(peer).and_then(|(link, _)| link.connection.death()),
+        }
     }
 
     /// A peer's link, if it has one.
@@ -143,12 +152,21 @@ impl Core {
 
     fn on_event(&mut self, event: Event) {
         match event {
+            Event::Connected { endpoint, .. } if self.own.has_end(endpoint) => {
+                self.on_own_connected(endpoint);
+            }
+            Event::ConnectFailed { endpoint, error } if self.own.has_end(endpoint) => {
+                self.on_own_connect_failed(&error);
+            }
             Event::Connected { endpoint, data } => self.on_connected(endpoint, &data),
             Event::ConnectFailed { endpoint, error } => self.on_connect_failed(endpoint, &error),
             // What came by a connection before its end, or before its peer asked for another one, is in the queue by now.
             Event::Disconnected { endpoint, .. } => {
                 while self.take_completions() > 0 {}
-                self.on_disconnected(endpoint);
+                match self.own.has_end(endpoint) {
+                    true => self.on_own_disconnected(),
+                    false => self.on_disconnected(endpoint),
+                }
             }
             Event::ConnectRequest { .. } => self.on_requests(),
             Event::DeviceLost => self.on_device_lost(),
@@ -200,6 +218,9 @@ impl Core {
             deliveries.len(),
             windows.granted(),
         );
+        if self.own.peer.is_some() {
+            text += &self.own.dump();
+        }
         for (peer, address, link) in self.peers.iter() {
             let Some(link) = link else { continue };
             let posted: usize = link.conns.iter().map(|conn| conn.posted.len()).sum();

@@ -5,7 +5,7 @@ use fabric_core::Result;
 use super::completion::Status;
 use super::core::Core;
 use super::link::PeerLink;
-use super::ops::{Incoming, Payload};
+use super::ops::Incoming;
 use super::shared::{PeerEvent, Shared};
 use super::table::OpKey;
 use crate::address::Address;
@@ -31,7 +31,7 @@ impl Core {
             .for_each(|arrival| arrival.wants_match = false);
     }
 
-    fn end_receives(&mut self, peer: Peer, status: Status) {
+    pub(super) fn end_receives(&mut self, peer: Peer, status: Status) {
         let mut ended = Vec::new();
         self.shared.matcher.end_peer(peer, |_, ending| ended.push(ending));
         for ending in ended {
@@ -52,12 +52,15 @@ impl Core {
         self.peers.get(peer)?;
         // What it sent before that was received.
         self.take_arrived();
+        if self.own.peer == Some(peer) {
+            self.end_own(Status::Canceled);
+        }
         self.end_all(peer, Status::Canceled, Status::Canceled);
         let mut dropped = Vec::new();
         self.shared.matcher.remove_peer(peer, |_, _| {}, |message| dropped.push(message.payload));
         for key in dropped {
             self.shared.dropped += 1;
-            if self.own == Some(peer) {
+            if self.own.peer == Some(peer) {
                 self.drop_arrival(key);
             } else if let Some(arrival) = self.shared.arrivals.remove(key) {
                 self.shared.free_place(arrival.account);
@@ -72,8 +75,8 @@ impl Core {
             PeerEvent::Admitted(of) | PeerEvent::Down(of, _) => *of != peer,
         });
         self.forget_active(peer);
-        if self.own == Some(peer) {
-            self.own = None;
+        if self.own.peer == Some(peer) {
+            self.own.peer = None;
         }
         let (address, _) = self.peers.remove(peer)?;
         self.pump();
@@ -83,7 +86,7 @@ impl Core {
     /// Ends a send that is not on its way. Whether there was one.
     pub(super) fn cancel_send(&mut self, key: OpKey) -> bool {
         let Some(op) = self.shared.sends.get(key) else { return false };
-        let (peer, is_own) = (op.peer, self.own == Some(op.peer));
+        let (peer, is_own) = (op.peer, self.own.peer == Some(op.peer));
         if is_own {
             return self.cancel_own(key);
         }
@@ -98,26 +101,6 @@ impl Core {
         // What was behind it may go now.
         link.mark(shared);
         self.pump();
-        true
-    }
-
-    /// The same of a message to oneself that has not met a receive.
-    fn cancel_own(&mut self, key: OpKey) -> bool {
-        let shared = &mut self.shared;
-        let is_it = |payload: &Payload| matches!(payload, Payload::Own(of) if *of == key);
-        let found = shared.arrivals.iter().find(|(_, arrival)| is_it(&arrival.payload));
-        let Some((arrival, id)) = found.map(|(key, arrival)| (key, arrival.id)) else {
-            return false;
-        };
-        // One that the application claimed is being taken.
-        let Some(id) = id else { return false };
-        if shared.matcher.claim(id).is_none() {
-            return false;
-        }
-        shared.arrivals.remove(arrival);
-        if let Some(op) = shared.sends.remove(key) {
-            shared.end_send(op, Status::Canceled);
-        }
         true
     }
 

@@ -97,8 +97,8 @@ pub struct Endpoint {
     counters: Counters,
 }
 
-/// Room for connections beyond `max_open`: attempts that cross, and those that are being closed.
-const SPARE: usize = 16;
+/// Room for connections beyond `max_open`: attempts that cross, those that are being closed, and both ends of the one to itself.
+const SPARE: usize = 18;
 
 impl Endpoint {
     /// Makes an endpoint on a domain, and listens for peers.
@@ -189,7 +189,7 @@ impl Endpoint {
         self.driver.call(|core| {
             let peer = core.peers.insert(address)?;
             if is_own {
-                core.own = Some(peer);
+                core.own.peer = Some(peer);
             }
             Ok(peer)
         })
@@ -221,7 +221,7 @@ impl Endpoint {
         self.check("down")?;
         self.driver.call(|core| {
             core.peers.get(peer)?;
-            Ok(core.find_link(peer).and_then(|(link, _)| link.connection.death()))
+            Ok(core.death_of(peer))
         })
     }
 
@@ -263,7 +263,7 @@ impl Endpoint {
     /// peer's window, as a message does, until the peer has taken that completion.
     ///
     /// # Errors
-    /// As [`post_send`](Endpoint::post_send); `InvalidArgument` for a message; `Unsupported` to oneself.
+    /// As [`post_send`](Endpoint::post_send); `InvalidArgument` for a message.
     pub fn post(&self, peer: Peer, op: &Op<'_>) -> Result<OpId, PostError> {
         self.check("post")?;
         self.driver.call(|core| core.post_one_sided(peer, op)).map(|key| OpId(Which::Send(key)))

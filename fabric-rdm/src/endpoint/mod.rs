@@ -14,6 +14,7 @@
 //! | `receives`, `deliveries` | what comes in, which receive it meets, and how its payload gets there |
 //! | `claimed` | messages without a receive, found and claimed |
 //! | `rendezvous` | payload that stays at its sender |
+//! | `to_self`, `own`, `own_connection` | operations to oneself, and the connection by which one-sided ones go |
 //! | `ending` | death, removal, cancel |
 //! | `wire`, `slots` | the format of frames, and the memory they are in |
 
@@ -36,6 +37,8 @@ mod link;
 mod lock;
 mod op;
 mod ops;
+mod own;
+mod own_connection;
 mod post_error;
 mod posting;
 mod receives;
@@ -49,6 +52,7 @@ mod shared;
 mod shortage;
 mod slots;
 mod table;
+mod to_self;
 mod transmit;
 mod watch;
 mod wire;

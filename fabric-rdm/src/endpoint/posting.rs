@@ -25,7 +25,7 @@ pub(super) enum Sent {
 }
 
 /// Whether a post failed for a reason that passes: the end of a connection is reported by an event.
-fn has_to_wait(error: &Error) -> bool {
+pub(super) fn has_to_wait(error: &Error) -> bool {
     matches!(error, Error::Again | Error::NotConnected | Error::DeviceLost)
 }
 

@@ -95,7 +95,7 @@ impl Core {
         let refuse = |request, refusal| refuse(request, refusal).map(|()| None);
         let peer = match self.peers.find(from) {
             // At the address of an earlier incarnation is this one, which may know itself as a peer.
-            _ if from == self.shared.me => return refuse(request, Refusal::Gone),
+            _ if from == self.shared.me => return self.answer_own(request).map(|()| None),
             Some(peer) => peer,
             // It is for an earlier incarnation, which is gone: also if this one does not know the peer.
             None if !is_for(self.shared.me, request.private_data()) => {

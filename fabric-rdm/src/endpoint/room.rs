@@ -89,6 +89,9 @@ impl Core {
         if !self.is_room_wanted() {
             return;
         }
+        if self.shortage.lasts() || self.is_wanted_by_others() {
+            self.rest_own();
+        }
         let now = self.shared.now();
         self.next_room = now.saturating_add(self.shared.attr.timeouts.attempt / 4);
         loop {
@@ -170,7 +173,7 @@ impl Core {
 
     /// Whether another endpoint of the process waits for what a connection of this one takes.
     fn is_wanted_by_others(&self) -> bool {
-        self.shortage.is_of_others() && !self.open.is_empty()
+        self.shortage.is_of_others() && (!self.open.is_empty() || self.own.rests())
     }
 
     /// There is room for one more connection: the first request that waits for it has it, as its peer holds a place for it
@@ -250,6 +253,7 @@ impl Core {
 
     /// Begins to park all connections.
     pub(super) fn park_all(&mut self) {
+        self.rest_own();
         for at in 0..self.open.len() {
             if let Some((link, shared)) = self.find_link(self.open[at])
                 && link.connection.park()
@@ -263,6 +267,7 @@ impl Core {
     /// Calls the state machines whose time has come.
     pub(super) fn tick(&mut self) {
         self.refuse_late();
+        self.tick_own();
         if self.timers.is_empty() && !self.is_room_wanted() {
             return;
         }
@@ -296,6 +301,7 @@ impl Core {
         let timer = self.timers.first().map(|(at, _)| *at);
         let room = self.is_room_wanted().then_some(self.next_room);
         let try_again = room.and_then(|_| self.shortage.deadline());
-        timer.into_iter().chain(room).chain(try_again).chain(self.held.deadline()).min()
+        let times = timer.into_iter().chain(room).chain(try_again).chain(self.held.deadline());
+        times.chain(self.own.next_dial).min()
     }
 }

@@ -7,12 +7,11 @@ use super::completion::{Kind, Status};
 use super::core::Core;
 use super::link::{PeerLink, PostedKind};
 use super::op::{PayloadRef, Send};
-use super::ops::{Arrival, Body, Outgoing, Payload, SendOp, Source};
+use super::ops::{Body, Outgoing, SendOp, Source};
 use super::post_error::{Full, PostError};
 use super::shared::Shared;
 use super::table::OpKey;
 use super::wire::{HEAD, MessageHead, Way};
-use crate::matching::{Arrived, Envelope};
 use crate::peers::Peer;
 use crate::window::Blocked;
 
@@ -28,7 +27,7 @@ impl Core {
             }
             PayloadRef::Bytes(bytes) => self.check_inject(bytes)?,
         };
-        if self.own == Some(peer) {
+        if self.own.peer == Some(peer) {
             return self.send_to_self(peer, send, len);
         }
         let (link, shared) = self.link_to_post(peer)?;
@@ -88,9 +87,8 @@ impl Core {
             OpKind::Atomic => Kind::Atomic,
             _ => return Err(Error::invalid("post", "a message is posted by `send`").into()),
         };
-        if self.own == Some(peer) {
-            let detail = "one-sided operations to oneself: the memory is here";
-            return Err(Error::unsupported("post", "fabric", detail).into());
+        if self.own.peer == Some(peer) {
+            return self.post_to_self(peer, op, kind);
         }
         let notifies = kind == Kind::Write && op.get_immediate().is_some();
         let (link, shared) = self.link_to_post(peer)?;
@@ -147,7 +145,11 @@ impl Core {
         if self.shared.sends_out >= attr.send_depth {
             return false;
         }
-        // A post to a peer that is gone, or down, fails at once; the matcher alone knows about messages to oneself.
+        if self.own.peer == Some(peer) {
+            // Where there is none, writes with data alone are refused.
+            return self.own.death.is_some() || self.shared.has_place_of_own();
+        }
+        // A post to a peer that is gone, or down, fails at once.
         let Ok((_, Some(link))) = self.peers.get(peer) else { return true };
         match &link.window {
             _ if link.connection.death().is_some() => true,
@@ -191,47 +193,11 @@ impl Core {
         self.shared.connection_attr.inject - HEAD
     }
 
-    /// A message of the endpoint to itself needs no connection and no window: it stays where it is until it meets a receive.
-    fn send_to_self(&mut self, peer: Peer, send: &Send<'_>, len: u64) -> Result<OpKey, PostError> {
-        // Behind what came before it.
-        if self.take_arrived() {
-            self.pump();
-        }
-        let shared = &mut self.shared;
-        let message = Outgoing::new(send, Source::hold(send.payload)?, None);
-        let what = (send.context, send.signaled);
-        let op = SendOp::new(peer, what, Kind::Send, len, shared.keep_message(message));
-        let waits_match = send.matched;
-        let key = shared.sends.insert(SendOp { waits_payload: true, waits_match, ..op });
-        let envelope = Envelope { source: peer, tag: send.tag, len };
-        let mut arrival = Arrival {
-            id: None,
-            envelope,
-            number: 0,
-            immediate: send.immediate,
-            wants_match: false,
-            account: None,
-            payload: Payload::Own(key),
-        };
-        shared.sends_out += 1;
-        match shared.matcher.arrive(envelope, shared.arrivals.next_key()) {
-            Ok(Arrived::Matched(met)) => self.deliver_arrival(met.into(), arrival),
-            Ok(Arrived::Waits(id)) => {
-                arrival.id = Some(id);
-                self.shared.arrivals.insert(arrival);
-            }
-            Err(_) => {
-                shared.sends.remove(key);
-                shared.sends_out -= 1;
-                return Err(Full::Peer(Blocked::Places).into());
-            }
-        }
-        Ok(key)
-    }
-
     /// An operation of a send queue has completed.
     pub(super) fn on_sent(&mut self, number: u64, completion: &RawCompletion) {
-        let Some(&(peer, id)) = self.shared.conns.get(&completion.endpoint) else { return };
+        let Some(&(peer, id)) = self.shared.conns.get(&completion.endpoint) else {
+            return self.on_own_sent(number, completion);
+        };
         let Some((link, shared)) = self.find_link(peer) else { return };
         let Some(conn) = link.conn(id) else { return };
         conn.has_failed |= !completion.is_ok();

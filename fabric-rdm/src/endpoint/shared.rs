@@ -72,6 +72,8 @@ pub(super) struct Shared {
     /// Operations that count against the depths.
     pub(super) sends_out: u32,
     pub(super) recvs_out: u32,
+    /// Writes with data of the endpoint to itself, whose completions as their target it has not taken.
+    pub(super) own_written: u64,
     pub(super) counters: Counters,
     /// At most two of a peer: those that were not taken.
     pub(super) peer_events: VecDeque<PeerEvent>,
@@ -126,6 +128,7 @@ impl Shared {
             ended: VecDeque::new(),
             sends_out: 0,
             recvs_out: 0,
+            own_written: 0,
             counters: Counters::new(),
             peer_events: VecDeque::new(),
             conns: HashMap::with_hasher(keyed_hasher()?),
@@ -260,6 +263,9 @@ impl Shared {
                     _ => self.sends_out -= 1,
                 }
             }
+            // One of its own writes has no account.
+            let is_own = completion.kind == Kind::RecvWrite && credit.is_none();
+            self.own_written = self.own_written.saturating_sub(u64::from(is_own));
             frees |= credit.is_some();
             self.free_place(credit);
             out[taken] = completion;

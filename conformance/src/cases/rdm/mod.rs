@@ -14,6 +14,7 @@ mod parking;
 mod progress;
 mod rma;
 mod tags;
+mod to_self;
 
 use crate::prelude::*;
 
@@ -199,4 +200,21 @@ pub(super) const CASES: &[Case] = cases! { Rdm:
         "receives without completions take their messages, are counted, and give back their places";
     rma::fence_holds, Needs::ALL,
         "a fenced operation waits for the reads before it, before there is a connection too";
+    to_self::self_rma, Needs::ALL,
+        "writes and reads to oneself do what they do to any peer, before messages behind them";
+    to_self::self_atomics, Needs::ALL,
+        "all atomics on one's own memory, with results and without, and behind a fence";
+    to_self::self_notified, Needs::ALL,
+        "a write to oneself with immediate data is a completion too of its target, in the order of messages";
+    to_self::self_window, Needs::ALL,
+        "writes to oneself with immediate data take places until their completions are taken, and nothing else does";
+    to_self::self_in_order, Needs::ALL,
+        "messages and one-sided operations to oneself keep their order, before there is a connection too";
+    to_self::self_refused, Needs::ALL,
+        "an operation to oneself that is refused is RemoteAccess, and the endpoint is down as its own peer until it is revived";
+    to_self::self_canceled, Needs::ALL,
+        "operations to oneself that are canceled, or whose peer is removed, end once each, as one and the other side see it"
+        .freedom(Freedom::Whole("which are done before"));
+    to_self::self_beside_others, Needs::ALL,
+        "with a place for one connection an endpoint reaches itself and its peers in turn";
 };

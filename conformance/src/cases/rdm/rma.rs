@@ -68,9 +68,6 @@ pub(super) fn refused_before_connecting(rig: &Rig) -> Outcome {
     expect_refused(a.post_recv(&Recv::new(Pattern::untagged(), &read_only)), invalid)?;
     let with_data = |op: Op<'_>| a.post(to_b, &op.immediate(1));
     expect_refused(with_data(Op::write(local.slice(..), remote.at(1 << 20))), invalid)?;
-    let me = a.insert(a.address())?;
-    let to_self = a.post(me, &Op::write(local.slice(..), local.at(0)));
-    expect_refused(to_self, |error| matches!(error, PostError::Fabric(Error::Unsupported(_))))?;
     check_eq!(a.connections()?, 0, "connections that were made for them");
     a.nothing_at_once()
 }

@@ -103,7 +103,8 @@ fn steps(rng: &mut Rng, taste: &Taste) -> impl Iterator<Item = RdmStep> + use<> 
 fn step(rng: &mut Rng, taste: &Taste, (at, other): (usize, usize)) -> RdmStep {
     if rng.below(1000) < taste.forbidden {
         let (what, fence) = (RemoteOp::Forbidden, percent(rng, 20));
-        return RdmStep::OneSided { at, to: other, what, fence, unsignaled: false };
+        let to = if percent(rng, 25) { at } else { other };
+        return RdmStep::OneSided { at, to, what, fence, unsignaled: false };
     }
     let kind = rng.below(100);
     match kind {
@@ -129,11 +130,11 @@ fn step(rng: &mut Rng, taste: &Taste, (at, other): (usize, usize)) -> RdmStep {
             let place = rng.below(PLACES.len());
             let all = [RemoteOp::Write(place), RemoteOp::Read(place), RemoteOp::Add];
             let (fence, unsignaled) = (percent(rng, 20), percent(rng, 20));
-            let to = if percent(rng, 3) { at } else { other };
+            let to = if percent(rng, 10) { at } else { other };
             RdmStep::OneSided { at, to, what: *rng.pick(&all), fence, unsignaled }
         }
         83..87 => RdmStep::Cancel { at, back: rng.below(6) },
-        87..89 => RdmStep::Revive { at, peer: other },
+        87..89 => RdmStep::Revive { at, peer: if percent(rng, 20) { at } else { other } },
         89..91 => RdmStep::Insert { at, peer: other },
         91..93 => RdmStep::Wait(at),
         93..95 => RdmStep::Settle,

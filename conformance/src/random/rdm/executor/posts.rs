@@ -275,22 +275,10 @@ impl RdmExecutor<'_> {
         post = if unsignaled { post.unsignaled() } else { post };
         let is_down = self.look_down(at, to)?;
         let posted = endpoint.post(peer, &post);
-        if at == to {
-            return self.expect_unsupported(at, posted);
-        }
         let posting = Self::posting(&posted, self.model.is_present(at, to))?;
         self.model.posted_access((at, to), (what, fence, unsignaled), is_down, posting)?;
         self.keep_op(at, op, posted.ok(), posting, Some(buffer));
         Ok(())
-    }
-
-    /// One-sided operations to oneself are not there; a full depth may be seen first.
-    fn expect_unsupported(&mut self, at: usize, posted: Result<OpId, PostError>) -> Outcome {
-        match posted {
-            Err(PostError::Fabric(fabric::Error::Unsupported(_))) => Ok(()),
-            Err(PostError::Again(Full::Depth)) if self.model.may_be_full(at) => Ok(()),
-            other => Err(Failed::new("`Unsupported`, to oneself", format!("{other:?}"))),
-        }
     }
 
     pub(super) fn cancel(&mut self, at: usize, op: OpId, which: Which) -> Outcome {

@@ -29,6 +29,13 @@ impl RdmModel {
         all.filter(move |(_, op, _)| (op.at, op.to) == (at, to) && !op.canceled)
     }
 
+    /// Whether one-sided operations of an endpoint to itself, posted before this, may not have ended by then.
+    pub(super) fn may_be_accessing(&self, at: usize, time: Time) -> bool {
+        self.accesses_between(at, at).any(|(_, op, access)| {
+            op.posted < time && self.accesses[access].known.is_none_or(|known| known > time)
+        })
+    }
+
     /// Whether it was executed for certain, if anything behind it was.
     fn is_certain(&self, op: &Initiated) -> bool {
         match op.ended {

@@ -75,10 +75,15 @@ impl RdmModel {
         let life = self.links[one.at][one.to].lives[one.life];
         let is_forbidden = self.is_forbidden(one);
         match status {
-            Status::Ok => !one.canceled && !one.unsignaled && !life.has_lost && !is_forbidden,
+            Status::Ok => {
+                let may_be = !life.has_lost || self.is_kept_here(one);
+                !one.canceled && !one.unsignaled && may_be && !is_forbidden
+            }
             // Those before it have ended, or wait for more than their connection.
             Status::RemoteAccess => is_forbidden && !one.canceled && !life.has_lost,
-            Status::Canceled => one.canceled || life.has_lost || life.is_removed,
+            Status::Canceled => {
+                one.canceled || life.is_removed || life.has_lost && !self.is_kept_here(one)
+            }
             Status::PeerLost => self.may_be_lost(one) && !life.has_lost && self.is_oldest(op),
             // Where one was dropped another program's endpoint may be.
             Status::PeerGone => {
@@ -86,6 +91,19 @@ impl RdmModel {
             }
             _ => false,
         }
+    }
+
+    /// Whether it is a message of an endpoint to itself that was there before a refusal ended the life: that leaves it.
+    pub(super) fn is_kept_here(&self, op: &Initiated) -> bool {
+        let is_refusal = |other: &Initiated| {
+            (other.at, other.to, other.life) == (op.at, op.to, op.life)
+                && other.posted < op.posted
+                && self.is_forbidden(other)
+                && !other.canceled
+        };
+        op.at == op.to
+            && matches!(op.what, Initiating::Message(_))
+            && !self.ops.iter().any(is_refusal)
     }
 
     fn is_forbidden(&self, op: &Initiated) -> bool {
@@ -121,7 +139,7 @@ impl RdmModel {
 
     /// A peer was seen to be down.
     pub(in super::super) fn fell(&mut self, at: usize, of: usize) -> Outcome {
-        if at == of || !self.is_lossy(at, of) || !self.links[at][of].present {
+        if !self.is_lossy(at, of) || !self.links[at][of].present {
             let expected = format!("e{of} not to be down for e{at}: neither removed the other");
             return Err(Failed::new(expected, "it is"));
         }

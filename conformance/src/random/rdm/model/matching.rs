@@ -39,6 +39,8 @@ pub(super) struct State {
     pub(super) open: Vec<Open>,
     /// In the order of their posts.
     pub(super) waiting: Vec<usize>,
+    /// Messages of the endpoint to itself that were canceled before they arrived, and have not been passed over.
+    withdrawn: Vec<usize>,
 }
 
 /// A receive that takes messages.
@@ -87,6 +89,7 @@ impl<'a> Scene<'a> {
             away: vec![false; ends],
             open: Vec::new(),
             waiting: Vec::new(),
+            withdrawn: Vec::new(),
         }
     }
 
@@ -120,10 +123,20 @@ impl<'a> Scene<'a> {
 
     /// The next message of a sender, if it was posted by now.
     fn coming(&self, state: &State, from: usize) -> Option<usize> {
-        let message = *self.streams[from].get(state.arrived[from])?;
+        let mut rest = self.streams[from][state.arrived[from]..].iter();
+        let message = *rest.find(|message| !state.withdrawn.contains(message))?;
         let posted = self.model.ops[self.message(message).op].posted;
         let is_posted = self.moments().get(state.done).is_none_or(|moment| moment.0 > posted);
         is_posted.then_some(message)
+    }
+
+    /// What follows when the sender's messages up to this one have had their turn.
+    fn past(&self, state: &State, from: usize, message: usize) -> State {
+        let mut next = state.clone();
+        let place = self.streams[from].iter().position(|one| *one == message);
+        next.arrived[from] = place.map_or(next.arrived[from], |place| place + 1);
+        next.withdrawn.retain(|one| *one > message || from != self.at);
+        next
     }
 
     fn life(&self, message: usize) -> usize {
@@ -136,8 +149,7 @@ impl<'a> Scene<'a> {
         if state.away[from] || state.lost[from] == self.life(message) + 1 {
             return None;
         }
-        let mut next = state.clone();
-        next.arrived[from] += 1;
+        let mut next = self.past(state, from, message);
         match state.open.iter().position(|open| self.takes(open.receive, message)) {
             Some(at) => self.meets(&mut next, at, message).then_some(next),
             None if self.is_seen_before(state, message) => None,
@@ -199,8 +211,7 @@ impl<'a> Scene<'a> {
         let may_be = self.model.is_doubtful(message) || self.model.may_be_dropped(message);
         let is_seen = self.takers.contains_key(&number) || self.claims.contains_key(&number);
         (may_be && !is_seen).then(|| {
-            let mut next = state.clone();
-            next.arrived[from] += 1;
+            let mut next = self.past(state, from, number);
             next.lost[from] = self.life(number) + 1;
             next
         })
@@ -210,7 +221,7 @@ impl<'a> Scene<'a> {
     fn falls(&self, state: &State, from: usize) -> Option<State> {
         let cut = self.model.cut_at(self.at, from)?;
         let is_before = self.moments().get(state.done).is_some_and(|moment| moment.0 < cut);
-        if state.away[from] || from == self.at || is_before {
+        if state.away[from] || is_before {
             return None;
         }
         let mut next = state.clone();
@@ -280,7 +291,9 @@ impl<'a> Scene<'a> {
             }
             Moment::Withdrawn(message) => {
                 next.waiting.retain(|waiting| waiting != message);
-                state.waiting.contains(message)
+                let is_behind = !self.has_arrived(state, *message) && self.waits_behind(*message);
+                next.withdrawn.extend(is_behind.then_some(*message));
+                is_behind || state.waiting.contains(message)
             }
             Moment::Probed(want, None, _) => !state.waiting.iter().any(|number| {
                 let RdmMessage { from, spec, .. } = self.message(*number);
@@ -371,6 +384,12 @@ impl<'a> Scene<'a> {
         let is_right = !of_it.any(is_seen);
         state.waiting.retain(|number| self.message(*number).from != from);
         is_right && self.ends_directed(state, from)
+    }
+
+    /// Whether a message of the endpoint to itself may have waited for the end of a one-sided operation before it.
+    fn waits_behind(&self, message: usize) -> bool {
+        let posted = self.model.ops[self.message(message).op].posted;
+        self.model.may_be_accessing(self.at, posted)
     }
 
     fn has_arrived(&self, state: &State, message: usize) -> bool {

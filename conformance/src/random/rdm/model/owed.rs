@@ -55,7 +55,7 @@ impl RdmModel {
         if op.unsignaled {
             return false;
         }
-        if life.is_over || life.is_removed || is_end {
+        if life.is_over && !self.is_kept_here(op) || life.is_removed || is_end {
             return true;
         }
         match op.what {

@@ -78,12 +78,6 @@ impl RdmModel {
         self.ops.push(Initiated { at, to, what, posted, life, unsignaled, canceled, ended });
     }
 
-    /// Whether as many operations may be outstanding as the depth.
-    pub(in super::super) fn may_be_full(&self, at: usize) -> bool {
-        let outstanding = self.ops.iter().filter(|op| op.at == at && op.ended.is_none()).count();
-        outstanding >= self.settings.send_depth as usize
-    }
-
     fn expect_posting(&mut self, at: usize, to: usize, is_down: bool, posting: Posting) -> Outcome {
         let of = |op: &&Initiated| op.at == at && op.ended.is_none();
         let outstanding = self.ops.iter().filter(of);

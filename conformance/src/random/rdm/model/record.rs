@@ -288,7 +288,7 @@ impl RdmModel {
             Some(status) => status != Status::Ok,
             None => {
                 let life = self.links[op.at][op.to].lives[op.life];
-                life.is_over || life.is_removed || self.dropped[op.at]
+                life.is_over && !self.is_kept_here(op) || life.is_removed || self.dropped[op.at]
             }
         }
     }
