@@ -281,10 +281,11 @@ static void many(struct end *a, struct end *b) {
 }
 
 static void one_sided(struct end *a, struct end *b) {
-    static uint64_t word = 5, old, one = 1, expected = 6, new_one = 9;
+    static uint64_t word, old, one = 1, expected = 6, new_one = 9;
     struct fid_mr *mr, *words;
     struct fi_atomic_attr attr;
     size_t count;
+    word = 5;
     NEEDS(fi_mr_reg(domain, far, SIZE, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 0, 0, &mr, NULL));
     NEEDS(fi_mr_reg(domain, &word, 8, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 0, 0, &words, NULL));
     memset(near, 33, SIZE);
@@ -338,6 +339,14 @@ static void one_sided(struct end *a, struct end *b) {
     GIVES(fi_fetch_atomic(a->ep, &one, 1, NULL, NULL, NULL, a->peer, at, key, FI_UINT64, FI_SUM, NULL), -FI_EINVAL);
     GIVES(fi_close(&mr->fid), 0);
     GIVES(fi_close(&words->fid), 0);
+}
+
+/* An endpoint is a peer like any other to itself. */
+static void one_sided_to_self(struct end *end) {
+    struct end self = *end;
+    GIVES(fi_av_insert(end->av, &end->name, 1, &self.peer, 0, NULL), 1);
+    one_sided(&self, &self);
+    GIVES(fi_av_remove(end->av, &self.peer, 1, 0), 0);
 }
 
 /* A region goes with the receives into it. */
@@ -412,6 +421,7 @@ int main(void) {
     injected(&a, &b);
     many(&a, &b);
     one_sided(&a, &b);
+    one_sided_to_self(&a);
     canceled(&b);
     /* A receive that no message has met ends with its endpoint. */
     GIVES(fi_recv(b.ep, far, 8, NULL, FI_ADDR_UNSPEC, far), 0);
