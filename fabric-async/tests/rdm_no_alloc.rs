@@ -29,6 +29,7 @@ fn operations() {
         attr.window.places.reserved = PLACES as u64;
         let (a, b) = (Endpoint::new(&node, &attr).unwrap(), Endpoint::new(&node, &attr).unwrap());
         let (to_b, to_a) = (a.insert(b.address()).unwrap(), b.insert(a.address()).unwrap());
+        let to_a_itself = a.insert(a.address()).unwrap();
         let (_region, remote) = exposed(&node, 4096);
         let alloc = |len| node.pool().alloc(len).unwrap();
         block_on(async {
@@ -79,6 +80,18 @@ fn operations() {
             .await;
             allocates_nothing("atomics", 1000, async || {
                 a.fetch_add(to_b, remote.at(0), 1).await.unwrap();
+            })
+            .await;
+            allocates_nothing("writes with notifications", 100, async || {
+                drop(a.write_notify(to_b, alloc(64), remote.at(0), 7).await.unwrap());
+                assert_eq!(b.notified().await.unwrap().immediate, 7);
+            })
+            .await;
+            allocates_nothing("operations to oneself", 1000, async || {
+                drop(a.write_notify(to_a_itself, alloc(64), remote.at(0), 7).await.unwrap());
+                assert_eq!(a.notified().await.unwrap().immediate, 7);
+                drop(a.read(to_a_itself, alloc(64), remote.at(0)).await.unwrap());
+                a.fetch_add(to_a_itself, remote.at(0), 1).await.unwrap();
             })
             .await;
         });

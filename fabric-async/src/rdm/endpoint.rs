@@ -14,7 +14,7 @@ use super::message::{MessageInfo, MessagePayload, MessageRoom};
 use super::one_sided::{FetchAtomic, OneSided};
 use super::recv::RecvMessage;
 use super::send::{Inject, SendMessage};
-use super::waits::{CounterReached, Idle, NextEvent};
+use super::waits::{CounterReached, Idle, NextEvent, NextNotification, NotificationStream};
 use crate::buffer::Buffer;
 use crate::error::Result;
 use crate::fetch::Change;
@@ -242,6 +242,67 @@ impl Endpoint {
     ) -> OneSided<P> {
         let what = TransferKind::Write { to: to.into(), immediate: None, delivered: false };
         OneSided::new(&self.inner, peer, from, what)
+    }
+
+    /// Writes as [`write`](Endpoint::write), and notifies the peer when the bytes are there, by a [`WriteNotification`](super::WriteNotification)
+    /// with these 32 bits, in the order of messages. It takes a place there, as a message does, until the peer takes the
+    /// notification: it waits for one, and never fails for that.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/endpoints.rs")); }
+    /// # doc::endpoints(async |a, b, to_b, to_a| {
+    /// let memory = b.node().domain().alloc(64, fabric::Access::ALL)?;
+    /// a.write_notify(to_b, a.pool().alloc_from(b"hello")?, memory.remote().at(8), 7).await?;
+    /// let notification = b.notified().await?;
+    /// assert_eq!((notification.peer, notification.immediate), (to_a, 7));
+    /// assert_eq!(memory.to_vec(8..13)?, b"hello"); // the bytes are there
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// As [`write`](Endpoint::write).
+    pub fn write_notify<P: Payload>(
+        &self,
+        peer: Peer,
+        from: P,
+        to: impl Into<RemoteTarget>,
+        immediate: u32,
+    ) -> OneSided<P> {
+        let (to, immediate) = (to.into(), Some(immediate));
+        let what = TransferKind::Write { to, immediate, delivered: false };
+        OneSided::new(&self.inner, peer, from, what)
+    }
+
+    /// The next notification of any peer's [`write_notify`](Endpoint::write_notify). Dropping the future loses nothing. A peer
+    /// whose notifications are not taken has no places for messages in the end.
+    ///
+    /// # Errors
+    /// The fabric's `InvalidState` in a forked child.
+    pub fn notified(&self) -> NextNotification {
+        NextNotification::new(&self.inner)
+    }
+
+    /// All further notifications as a stream. Dropping it loses nothing.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/endpoints.rs")); }
+    /// use futures_util::StreamExt;
+    ///
+    /// # doc::endpoints(async |a, b, to_b, _| {
+    /// let memory = b.node().domain().alloc(64, fabric::Access::ALL)?;
+    /// for slot in 0..4 {
+    ///     let to = memory.remote().at(16 * u64::from(slot));
+    ///     a.write_notify(to_b, a.pool().alloc(16)?, to, slot).await?;
+    /// }
+    /// let slots: Vec<_> = b.notifications().take(4).map(|one| one.unwrap().immediate).collect().await;
+    /// assert_eq!(slots, [0, 1, 2, 3]);
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// As [`notified`](Endpoint::notified), as the last item.
+    pub fn notifications(&self) -> NotificationStream {
+        NotificationStream::new(&self.inner)
     }
 
     /// Reads a peer's memory.

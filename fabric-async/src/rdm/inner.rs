@@ -31,7 +31,10 @@ pub(crate) struct EndpointInner {
 
 impl EndpointInner {
     pub(super) fn new(node: &Arc<NodeInner>, attr: &RdmAttr) -> Result<Arc<Self>> {
-        let endpoint = fabric_rdm::Endpoint::new(&node.domain, attr)?;
+        let mut attr = attr.clone();
+        // Futures take them one by one, so that no more wait than their peers have places for.
+        attr.writes_apart = true;
+        let endpoint = fabric_rdm::Endpoint::new(&node.domain, &attr)?;
         let source = RdmSource::new(endpoint, &node.reactor.timers)?;
         let own = duplicate(&source)?;
         let driver = Driver::new(source, node.options.wait);
@@ -62,6 +65,13 @@ impl EndpointInner {
     /// A call has changed something for which other futures may wait. The caller holds no lock.
     pub(super) fn settle(&self) {
         self.driver.drain();
+    }
+
+    /// The same, where only futures that wait for room may wait for it.
+    pub(super) fn settle_if_room_is_awaited(&self) {
+        if self.driver.queue.rooms.are_awaited() {
+            self.settle();
+        }
     }
 
     /// The same, where only futures that wait for no operation may wait for it.

@@ -11,6 +11,7 @@
 //! | [`recv_many`](Endpoint::recv_many) | messages, one behind the other in one buffer |
 //! | [`claim`](Endpoint::claim), [`recv_alloc`](Endpoint::recv_alloc) | a message of unknown size |
 //! | [`write`](Endpoint::write), [`read`](Endpoint::read), [`fetch_add`](Endpoint::fetch_add), ... | the buffer; the old value |
+//! | [`write_notify`](Endpoint::write_notify); [`notified`](Endpoint::notified), [`notifications`](Endpoint::notifications) | the buffer of a write that notifies the peer; notifications of peers |
 //! | [`reached`](Endpoint::reached), [`flush`](Endpoint::flush), [`next_event`](Endpoint::next_event) | counters, the end of all sends, events of peers |
 //!
 //! # Room
@@ -50,4 +51,6 @@ pub use message::{MessageInfo, MessagePayload, MessageRoom};
 pub use one_sided::{FetchAtomic, OneSided};
 pub use recv::RecvMessage;
 pub use send::{Inject, SendMessage};
-pub use waits::{CounterReached, NextEvent};
+pub use waits::{
+    CounterReached, NextEvent, NextNotification, NotificationStream, WriteNotification,
+};

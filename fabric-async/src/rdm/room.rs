@@ -87,10 +87,15 @@ impl Rooms {
         }
     }
 
+    /// Whether any waits.
+    pub(super) fn are_awaited(&self) -> bool {
+        self.count.load(Ordering::SeqCst) > 0
+    }
+
     /// Adds the wakers of those that have room now.
     #[inline]
     pub(super) fn wake(&self, has_room: impl Fn(RoomKey) -> bool, wakers: &mut Wakers) {
-        if self.count.load(Ordering::SeqCst) > 0 {
+        if self.are_awaited() {
             for (key, queue) in &self.queues.lock().by_key {
                 if has_room(*key) {
                     queue.wake_first(wakers);

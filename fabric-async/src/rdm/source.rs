@@ -27,6 +27,8 @@ pub(crate) struct RdmSource {
     pub(super) conditions: Conditions,
     /// Futures that wait for an event of a peer.
     pub(super) events: Arc<WaitQueue>,
+    /// Futures that wait for a write to memory here.
+    pub(super) notified: Arc<WaitQueue>,
 }
 
 /// What an operation of such an endpoint keeps.
@@ -53,6 +55,7 @@ impl RdmSource {
             rooms: Rooms::new(timers),
             conditions: Conditions::default(),
             events: WaitQueue::new(timers),
+            notified: WaitQueue::new(timers),
         })
     }
 
@@ -73,6 +76,7 @@ impl RdmSource {
         }
         self.rooms.wake_all(wakers);
         self.events.wake_all(wakers);
+        self.notified.wake_all(wakers);
     }
 
     /// Whether no endpoint of the domain left memory that a device may still touch.
@@ -107,6 +111,9 @@ impl Source for RdmSource {
         if endpoint.has_event() {
             self.events.wake_first(wakers);
         }
+        if endpoint.has_written() {
+            self.notified.wake_first(wakers);
+        }
         self.rooms.wake(|key| endpoint.has_room(key).unwrap_or(true), wakers);
         self.conditions.wake(endpoint, false, wakers);
     }
@@ -126,10 +133,6 @@ impl Source for RdmSource {
 
     #[inline]
     fn slot_of(completion: &Completion) -> u32 {
-        // A peer's: no operation of this side has ended.
-        if completion.kind == Kind::RecvWrite {
-            return u32::MAX;
-        }
         u32::try_from(completion.context).unwrap_or(u32::MAX)
     }
 

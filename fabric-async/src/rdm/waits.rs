@@ -1,29 +1,80 @@
-//! What an endpoint waits for beside its operations: events of peers, counters, the end of its sends.
+//! What an endpoint waits for beside its operations: events of peers, writes to its memory, counters, the end of its sends.
 
 use std::fmt;
 use std::future::Future;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
-use fabric_rdm::{Counter, PeerEvent};
+use fabric_rdm::{Completion, Counter, Peer, PeerEvent};
 
 use super::conditions::{Condition, ConditionPlace};
 use super::inner::EndpointInner;
+use super::source::RdmSource;
 use crate::error::Result;
-use crate::wait_queue::Waiter;
+use crate::wait_queue::{WaitQueue, Waiter};
 
-/// The next event of a peer: see [`Endpoint::next_event`](super::Endpoint::next_event). Dropping it loses none.
-#[must_use = "no event is taken until it is awaited"]
-pub struct NextEvent {
+/// What comes to an endpoint, one after the other, and each to one future.
+trait Coming: Sized {
+    fn queue(source: &RdmSource) -> &Arc<WaitQueue>;
+    fn take(endpoint: &fabric_rdm::Endpoint) -> fabric::Result<Option<Self>>;
+}
+
+/// Waits for the next one. Dropped, it loses none.
+struct NextComing<T: Coming> {
     inner: Arc<EndpointInner>,
     waiter: Waiter,
     asleep: bool,
+    what: PhantomData<fn() -> T>,
 }
+
+impl<T: Coming> NextComing<T> {
+    fn new(inner: &Arc<EndpointInner>) -> Self {
+        let (inner, waiter) = (inner.clone(), Waiter::default());
+        NextComing { inner, waiter, asleep: false, what: PhantomData }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<T>> {
+        let NextComing { inner, waiter, asleep, .. } = self;
+        let attempt = |is_turn: bool| {
+            let taken = match inner.endpoint() {
+                Ok(endpoint) if is_turn => T::take(endpoint).map_err(Into::into),
+                Ok(_) => inner.driver.refusal().map_or(Ok(None), Err),
+                Err(error) => Err(error),
+            };
+            taken.transpose()
+        };
+        let queue = T::queue(&inner.driver.queue);
+        let look = |waker: Option<&Waker>| queue.look(waiter, waker, attempt);
+        inner.driver.wait(asleep, cx, look, || inner.watch())
+    }
+}
+
+impl<T: Coming> Drop for NextComing<T> {
+    fn drop(&mut self) {
+        self.inner.driver.awake(&mut self.asleep);
+        T::queue(&self.inner.driver.queue).leave(&mut self.waiter);
+    }
+}
+
+impl Coming for PeerEvent {
+    fn queue(source: &RdmSource) -> &Arc<WaitQueue> {
+        &source.events
+    }
+
+    fn take(endpoint: &fabric_rdm::Endpoint) -> fabric::Result<Option<Self>> {
+        endpoint.poll_event()
+    }
+}
+
+/// The next event of a peer: see [`Endpoint::next_event`](super::Endpoint::next_event). Dropping it loses none.
+#[must_use = "no event is taken until it is awaited"]
+pub struct NextEvent(NextComing<PeerEvent>);
 
 impl NextEvent {
     pub(super) fn new(inner: &Arc<EndpointInner>) -> Self {
-        NextEvent { inner: inner.clone(), waiter: Waiter::default(), asleep: false }
+        NextEvent(NextComing::new(inner))
     }
 }
 
@@ -31,31 +82,106 @@ impl Future for NextEvent {
     type Output = Result<PeerEvent>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<PeerEvent>> {
-        let NextEvent { inner, waiter, asleep } = &mut *self;
-        let attempt = |is_turn: bool| {
-            let taken = match inner.endpoint() {
-                Ok(endpoint) if is_turn => endpoint.poll_event().map_err(Into::into),
-                Ok(_) => inner.driver.refusal().map_or(Ok(None), Err),
-                Err(error) => Err(error),
-            };
-            taken.transpose()
-        };
-        let queue = &inner.driver.queue.events;
-        let look = |waker: Option<&Waker>| queue.look(waiter, waker, attempt);
-        inner.driver.wait(asleep, cx, look, || inner.watch())
-    }
-}
-
-impl Drop for NextEvent {
-    fn drop(&mut self) {
-        self.inner.driver.awake(&mut self.asleep);
-        self.inner.driver.queue.events.leave(&mut self.waiter);
+        self.0.poll(cx)
     }
 }
 
 impl fmt::Debug for NextEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("NextEvent")
+    }
+}
+
+/// A peer has written into memory of this side, with [`Endpoint::write_notify`](super::Endpoint::write_notify) or in another way
+/// with immediate data; its bytes are visible.
+///
+/// ```
+/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/endpoints.rs")); }
+/// # doc::endpoints(async |a, b, to_b, to_a| {
+/// use fabric_async::rdm::WriteNotification;
+///
+/// let memory = b.node().domain().alloc(64, fabric::Access::ALL)?;
+/// a.write_notify(to_b, a.pool().alloc_from(b"hello")?, memory.remote().at(0), 42).await?;
+/// assert_eq!(b.notified().await?, WriteNotification { peer: to_a, immediate: 42, len: 5 });
+/// # Ok(()) });
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteNotification {
+    /// The writer.
+    pub peer: Peer,
+    /// Its 32 bits.
+    pub immediate: u32,
+    /// Bytes written.
+    pub len: usize,
+}
+
+impl Coming for WriteNotification {
+    fn queue(source: &RdmSource) -> &Arc<WaitQueue> {
+        &source.notified
+    }
+
+    fn take(endpoint: &fabric_rdm::Endpoint) -> fabric::Result<Option<Self>> {
+        let mut one = [Completion::default()];
+        let taken = endpoint.take_written(&mut one)?;
+        let Completion { peer, immediate, len, .. } = one[0];
+        Ok(peer.filter(|_| taken > 0).map(|peer| {
+            let (immediate, len) = (immediate.unwrap_or_default(), len as usize);
+            WriteNotification { peer, immediate, len }
+        }))
+    }
+}
+
+/// The next notification: see [`Endpoint::notified`](super::Endpoint::notified). Dropping it loses none.
+#[must_use = "nothing is received until it is awaited"]
+pub struct NextNotification(NextComing<WriteNotification>);
+
+impl NextNotification {
+    pub(super) fn new(inner: &Arc<EndpointInner>) -> Self {
+        NextNotification(NextComing::new(inner))
+    }
+}
+
+impl Future for NextNotification {
+    type Output = Result<WriteNotification>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<WriteNotification>> {
+        let next = ready!(self.0.poll(cx));
+        // An endpoint that writes to itself has one more place now.
+        self.0.inner.settle_if_room_is_awaited();
+        Poll::Ready(next)
+    }
+}
+
+impl fmt::Debug for NextNotification {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NextNotification")
+    }
+}
+
+/// Notifications one after the other, as a [`Stream`](futures_core::Stream): see
+/// [`Endpoint::notifications`](super::Endpoint::notifications).
+#[must_use = "nothing is received until it is polled"]
+#[derive(Debug)]
+pub struct NotificationStream {
+    /// `None`: it failed, as the last item said.
+    next: Option<NextNotification>,
+}
+
+impl NotificationStream {
+    pub(super) fn new(inner: &Arc<EndpointInner>) -> Self {
+        NotificationStream { next: Some(NextNotification::new(inner)) }
+    }
+}
+
+impl futures_core::Stream for NotificationStream {
+    type Item = Result<WriteNotification>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let Some(next) = &mut self.next else { return Poll::Ready(None) };
+        let item = ready!(Pin::new(&mut *next).poll(cx));
+        let then = item.is_ok().then(|| NextNotification::new(&next.0.inner));
+        self.next = then;
+        Poll::Ready(Some(item))
     }
 }
 

@@ -6,6 +6,7 @@
 mod cancel;
 mod idle;
 mod messages;
+mod notified;
 mod peers;
 mod rig;
 mod room;

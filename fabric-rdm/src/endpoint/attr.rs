@@ -44,6 +44,9 @@ pub struct RdmAttr {
     /// know no more than that. An endpoint that is made later at the same place has the same one: peers that had a connection find
     /// it lost, but others take it for its predecessor. Not for one that listens at every address.
     pub named_by_place: bool,
+    /// Completions of writes with immediate data to memory here ([`RecvWrite`](crate::Kind::RecvWrite)) are taken by
+    /// [`take_written`](crate::Endpoint::take_written) alone, and by no poll: for a layer that gives them to others than the rest.
+    pub writes_apart: bool,
     /// Connection requests that may wait.
     pub backlog: usize,
     /// What connections are made with: liveness, traffic class, path. Its depths, segments, inject and connect time-out are not
@@ -67,6 +70,7 @@ impl Default for RdmAttr {
             timeouts: Timeouts::default(),
             listen: None,
             named_by_place: false,
+            writes_apart: false,
             backlog: 128,
             connection: EndpointAttr::default(),
         }

@@ -48,8 +48,9 @@ pub(super) struct Driver {
     watch: OnceLock<Watch>,
     /// The descriptor was armed, and an event loop watches it.
     armed: AtomicBool,
-    /// As of the last call: whether events of peers wait, and what arrived without a receive.
+    /// As of the last call: whether events of peers wait, writes that are taken apart, and what arrived without a receive.
     has_event: AtomicBool,
+    has_written: AtomicBool,
     /// Something has changed since completions were last taken. Changes under the lock.
     changed_unseen: AtomicBool,
     arrived: AtomicU64,
@@ -82,6 +83,7 @@ impl Driver {
             watch: OnceLock::new(),
             armed: AtomicBool::new(false),
             has_event: AtomicBool::new(false),
+            has_written: AtomicBool::new(false),
             changed_unseen: AtomicBool::new(false),
             arrived: AtomicU64::new(0),
         })
@@ -104,6 +106,7 @@ impl Driver {
         let mut core = lock(&self.core);
         let result = call(&mut core);
         self.has_event.store(!core.shared.peer_events.is_empty(), Ordering::Relaxed);
+        self.has_written.store(core.shared.has_written(), Ordering::Relaxed);
         self.arrived.store(core.shared.matcher.arrived(), Ordering::Relaxed);
         let has_ended = core.shared.has_ended();
         // A thread that is about to sleep looks at the deadline under this lock, and so does one that arms: others need none.
@@ -239,6 +242,11 @@ impl Driver {
     /// Whether events of peers wait.
     pub(super) fn has_event(&self) -> bool {
         self.has_event.load(Ordering::Relaxed)
+    }
+
+    /// Whether writes to memory here wait that are taken apart.
+    pub(super) fn has_written(&self) -> bool {
+        self.has_written.load(Ordering::Relaxed)
     }
 
     /// Changes with each message that arrives and meets no receive.

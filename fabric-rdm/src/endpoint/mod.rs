@@ -12,7 +12,7 @@
 //! | `hello_data` | what requests and their answers carry |
 //! | `sends`, `transmit`, `posting` | posts, what goes out, and the posts of connections by which it does |
 //! | `receives`, `deliveries` | what comes in, which receive it meets, and how its payload gets there |
-//! | `claimed` | messages without a receive, found and claimed |
+//! | `claimed`, `written` | messages without a receive, found and claimed; writes to memory here, taken apart |
 //! | `rendezvous` | payload that stays at its sender |
 //! | `to_self`, `own`, `own_connection` | operations to oneself, and the connection by which one-sided ones go |
 //! | `ending` | death, removal, cancel |
@@ -56,6 +56,7 @@ mod to_self;
 mod transmit;
 mod watch;
 mod wire;
+mod written;
 
 pub use attr::RdmAttr;
 pub use claimed::{Claimed, Probed};

@@ -69,6 +69,8 @@ pub(super) struct Shared {
     pub(super) arrivals: Table<Arrival>,
     pub(super) deliveries: Table<Delivery>,
     ended: VecDeque<Ended>,
+    /// The same of writes to memory here, where they are taken apart.
+    written: VecDeque<Ended>,
     /// Operations that count against the depths.
     pub(super) sends_out: u32,
     pub(super) recvs_out: u32,
@@ -126,6 +128,7 @@ impl Shared {
             arrivals: Table::default(),
             deliveries: Table::default(),
             ended: VecDeque::new(),
+            written: VecDeque::new(),
             sends_out: 0,
             recvs_out: 0,
             own_written: 0,
@@ -230,7 +233,9 @@ impl Shared {
             self.free_place(credit);
             return;
         }
-        self.ended.push_back(Ended { completion, counts, credit });
+        let is_apart = completion.kind == Kind::RecvWrite && self.attr.writes_apart;
+        let ended = if is_apart { &mut self.written } else { &mut self.ended };
+        ended.push_back(Ended { completion, counts, credit });
     }
 
     /// A receive has ended without a message.
@@ -255,23 +260,46 @@ impl Shared {
     pub(super) fn take(&mut self, out: &mut [Completion]) -> (usize, bool) {
         let (mut taken, mut frees) = (0, false);
         while taken < out.len()
-            && let Some(Ended { completion, counts, credit }) = self.ended.pop_front()
+            && let Some(ended) = self.ended.pop_front()
         {
-            if counts {
-                match completion.kind {
-                    Kind::Recv | Kind::Released => self.recvs_out -= 1,
-                    _ => self.sends_out -= 1,
-                }
-            }
-            // One of its own writes has no account.
-            let is_own = completion.kind == Kind::RecvWrite && credit.is_none();
-            self.own_written = self.own_written.saturating_sub(u64::from(is_own));
-            frees |= credit.is_some();
-            self.free_place(credit);
-            out[taken] = completion;
+            frees |= self.hand_out(ended, &mut out[taken]);
             taken += 1;
         }
         (taken, frees)
+    }
+
+    /// Takes completions of writes to memory here, as [`take`](Self::take) does.
+    pub(super) fn take_written(&mut self, out: &mut [Completion]) -> (usize, bool) {
+        let (mut taken, mut frees) = (0, false);
+        while taken < out.len()
+            && let Some(written) = self.written.pop_front()
+        {
+            frees |= self.hand_out(written, &mut out[taken]);
+            taken += 1;
+        }
+        (taken, frees)
+    }
+
+    /// The application knows of it from now on. Whether a place in the window is free by that.
+    fn hand_out(&mut self, ended: Ended, out: &mut Completion) -> bool {
+        let Ended { completion, counts, credit } = ended;
+        if counts {
+            match completion.kind {
+                Kind::Recv | Kind::Released => self.recvs_out -= 1,
+                _ => self.sends_out -= 1,
+            }
+        }
+        // One of its own writes has no account.
+        let is_own = completion.kind == Kind::RecvWrite && credit.is_none();
+        self.own_written = self.own_written.saturating_sub(u64::from(is_own));
+        self.free_place(credit);
+        *out = completion;
+        credit.is_some()
+    }
+
+    /// Whether there are completions of writes to memory here that are taken apart.
+    pub(super) fn has_written(&self) -> bool {
+        !self.written.is_empty()
     }
 
     pub(super) fn has_ended(&self) -> bool {

@@ -123,7 +123,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "rdm_many_keep_places",
         about: "messages in a buffer for many keep their places in the window",
         runs: Runs::Tcp,
-        edits: &[edit("Shared::take", "self.free_place(credit);", "")],
+        edits: &[edit("Shared::hand_out", "self.free_place(credit);", "")],
         cases: &["rdm.multi_receive_last"],
     },
     Mutant {
@@ -364,6 +364,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit("Core::post_one_sided", "self.own.peer == Some(peer)", "false")],
         cases: &["rdm.self_rma"],
+    },
+    Mutant {
+        name: "rdm_writes_not_apart",
+        about: "polls give the completions of peers' writes that are to be taken apart",
+        runs: Runs::Tests,
+        edits: &[edit("Shared::end_recv", "completion.kind == Kind::RecvWrite", "false")],
+        cases: &["anyfabric-rdm/writes_apart/no_poll_gives_them_and_their_places_are_held"],
     },
     Mutant {
         name: "rdm_self_overtakes",
