@@ -20,7 +20,7 @@ pub struct RdmAttr {
     /// Peers that there may be at a time.
     pub max_peers: u32,
     /// Connections that may be open at a time. Beyond that the least recently used one is parked: closed in agreement with the
-    /// peer, and made again when it is needed.
+    /// peer, and made again when it is needed. One of the endpoint to itself, for one-sided operations, does not count.
     pub max_open: u32,
     /// How many peers may be admitted that were not inserted here, but connect by themselves. 0: they are refused until the
     /// application inserts them.

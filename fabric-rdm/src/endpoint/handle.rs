@@ -453,7 +453,7 @@ impl Endpoint {
         Ok(self.driver.call(|core| core.max_inject()))
     }
 
-    /// Connections that are open, or being made: never more than [`RdmAttr::max_open`].
+    /// Connections to others that are open, or being made: never more than [`RdmAttr::max_open`].
     ///
     /// # Errors
     /// `InvalidState` in a forked child.

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use fabric::{Access, Domain};
+use fabric::{Access, Domain, Op};
 use fabric_exchange::Exchange;
 use fabric_rdm::matching::Pattern;
 use fabric_rdm::{Address, Endpoint, Peer, RdmAttr, Recv, Send};
@@ -89,6 +89,17 @@ fn send_while((a, b, to_b): &(Endpoint, Endpoint, Peer), meanwhile: impl FnOnce(
     }
 }
 
+/// An endpoint writes to itself, while it may still lack what that takes.
+fn write_while(end: &Endpoint, meanwhile: impl FnOnce()) {
+    let me = end.insert(end.address()).unwrap();
+    let memory = end.domain().alloc(8, Access::ALL).unwrap();
+    end.post(me, &Op::inject_write(b"8 bytes!", memory.remote().at(0))).unwrap();
+    meanwhile();
+    let done = end.wait_one(Some(2 * PATIENCE));
+    assert!(done.as_ref().is_ok_and(|done| done.is_ok()), "{done:?}\n{}", end.dump());
+    assert_eq!(memory.to_vec(..).unwrap(), b"8 bytes!");
+}
+
 /// No descriptor at all: the peer is not unreachable, and the attempts are few. When there are some the message goes.
 fn none() {
     let pair = pair(&open("tcp"), |attr| attr.timeouts.connect = Duration::from_millis(500));
@@ -96,6 +107,11 @@ fn none() {
     send_while(&pair, || {
         std::thread::sleep(Duration::from_millis(1500));
         assert_eq!(pair.0.down(pair.2).unwrap(), None, "{}", pair.0.dump());
+        drop(few);
+    });
+    let few = Few::leave(0);
+    write_while(&pair.0, || {
+        std::thread::sleep(Duration::from_millis(1500));
         drop(few);
     });
 }
@@ -107,6 +123,14 @@ fn sleepers() {
     asleep.iter().for_each(|pair| send_while(pair, || ()));
     let awake = pair(&domain, |_| ());
     // Nothing is left to do, and nothing wakes them by itself.
+    std::thread::sleep(Duration::from_millis(500));
+    let few = Few::leave(0);
+    send_while(&awake, || ());
+    drop(few);
+    drop((awake, asleep));
+    // The same of one that wrote to itself.
+    let (asleep, awake) = (endpoint(&domain, |_| ()), pair(&domain, |_| ()));
+    write_while(&asleep, || ());
     std::thread::sleep(Duration::from_millis(500));
     let few = Few::leave(0);
     send_while(&awake, || ());
