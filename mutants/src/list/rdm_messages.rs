@@ -387,6 +387,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         cases: &["rdm.self_refused"],
     },
     Mutant {
+        name: "rdm_self_keeps_descriptors",
+        about: "the connection of an endpoint to itself stays open where others lack descriptors",
+        runs: Runs::Tests,
+        edits: &[edit("Core::rest_own", "self.own.rests()", "false")],
+        cases: &["anyfabric-rdm/crowd/few::sleepers_give_up_descriptors"],
+    },
+    Mutant {
         name: "rdm_self_keeps_place",
         about: "a write with data to oneself that was canceled keeps its place",
         runs: Runs::Tcp,
