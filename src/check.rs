@@ -105,20 +105,27 @@ impl DomainInner {
     }
 }
 
-/// Appends bytes to inject; an endpoint takes `max` of them.
+/// Checks bytes to inject; an endpoint takes `max` of them.
+#[inline]
+pub(crate) fn check_inject(max: usize, name: &'static str, bytes: &[u8]) -> Result<usize> {
+    let len = bytes.len();
+    if len > max {
+        return Err(Error::invalid(
+            name,
+            format!("{len} bytes to inject; the endpoint takes {max}"),
+        ));
+    }
+    Ok(len)
+}
+
+/// The same, and appends them.
 pub(crate) fn add_inject(
     max: usize,
     name: &'static str,
     bytes: &[u8],
     segments: &mut Vec<Segment>,
 ) -> Result<usize> {
-    if bytes.len() > max {
-        let len = bytes.len();
-        return Err(Error::invalid(
-            name,
-            format!("{len} bytes to inject; the endpoint takes {max}"),
-        ));
-    }
+    check_inject(max, name, bytes)?;
     if !bytes.is_empty() {
         segments.push(Segment::new(bytes.as_ptr().cast_mut(), bytes.len(), 0));
     }

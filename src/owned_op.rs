@@ -3,17 +3,17 @@
 use fabric_core::{EndpointAttr, OpKind, Result, SendFlags};
 use smallvec::SmallVec;
 
-use crate::check::add_inject;
+use crate::check::check_inject;
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
-use crate::inflight::RegionRefs;
 use crate::op::{List, Local, Op, OpCode, Slices};
 use crate::slice::{OwnedSlice, Slice};
 
 /// An operation that is posted later: an [`Op`] that borrows nothing.
 ///
 /// It holds its regions as an operation in flight does ([`OwnedSlice`]), and has the bytes to inject. It was checked as a
-/// post checks, so what is wrong with it is known before there is a connection.
+/// post checks, so what is wrong with it is known before there is a connection. With one slice, or 64 B to inject, it allocates
+/// nothing.
 #[derive(Debug)]
 pub struct OwnedOp {
     code: OpCode,
@@ -25,7 +25,7 @@ pub struct OwnedOp {
 #[derive(Debug)]
 enum OwnedLocal {
     Slices(SmallVec<[OwnedSlice; 1]>),
-    Inject(Box<[u8]>),
+    Inject(SmallVec<[u8; 64]>),
 }
 
 impl OwnedOp {
@@ -37,24 +37,15 @@ impl OwnedOp {
         let domain = &domain.inner;
         domain.ops.check("post")?;
         let spec = op.code.spec();
-        let mut segments = Vec::new();
         let (len, local) = match &op.local {
             Local::Slices(slices) => {
-                let (max, mut regions) = (attr.send_segments, RegionRefs::default());
-                let len = domain.add_slices(
-                    spec.name,
-                    slices,
-                    spec.local,
-                    max,
-                    &mut segments,
-                    &mut regions,
-                )?;
-                let held = slices.as_slice().iter().map(Slice::hold).collect::<Result<_>>()?;
+                let max = attr.send_segments;
+                let (len, held) = domain.hold_slices(spec.name, slices, spec.local, max)?;
                 (len, OwnedLocal::Slices(held))
             }
             Local::Inject(bytes) => {
-                let len = add_inject(attr.inject, spec.name, bytes, &mut segments)?;
-                (len, OwnedLocal::Inject((*bytes).into()))
+                let len = check_inject(attr.inject, spec.name, bytes)?;
+                (len, OwnedLocal::Inject(SmallVec::from_slice(bytes)))
             }
         };
         domain.check_send(op, spec, len)?;

@@ -1,13 +1,41 @@
 //! The local memory of an operation: its checks, and the segments for the provider.
 
 use fabric_core::{Access, Error, Result, Segment};
+use smallvec::SmallVec;
 
 use crate::domain::DomainInner;
 use crate::inflight::RegionRefs;
 use crate::op::Slices;
-use crate::slice::Slice;
+use crate::slice::{OwnedSlice, Slice};
+
+#[cold]
+fn too_many(name: &'static str, max: usize) -> Error {
+    Error::invalid(name, format!("more than {max} segments, the most that one takes"))
+}
 
 impl DomainInner {
+    /// Checks local slices as a post does, and holds them for a later one; gives the sum of the lengths.
+    pub(crate) fn hold_slices(
+        &self,
+        name: &'static str,
+        slices: &Slices<'_>,
+        need: Access,
+        max: usize,
+    ) -> Result<(usize, SmallVec<[OwnedSlice; 1]>)> {
+        let (mut total, mut held) = (0usize, SmallVec::new());
+        for slice in slices.as_slice() {
+            self.check_slice(name, slice, need)?;
+            if !slice.is_empty() {
+                total = total.saturating_add(slice.len());
+                held.push(slice.hold()?);
+            }
+            if held.len() > max {
+                return Err(too_many(name, max));
+            }
+        }
+        Ok((total, held))
+    }
+
     /// Checks local slices and appends them, with a reference to each region; gives the sum of the lengths.
     #[inline(always)]
     pub(crate) fn add_slices(
@@ -41,10 +69,7 @@ impl DomainInner {
         for slice in slices {
             total = total.saturating_add(self.add_slice(name, slice, need, segments, regions)?);
             if segments.len() - before > max {
-                return Err(Error::invalid(
-                    name,
-                    format!("more than {max} segments, the most that one takes"),
-                ));
+                return Err(too_many(name, max));
             }
         }
         Ok(total)

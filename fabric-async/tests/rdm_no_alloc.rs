@@ -14,6 +14,7 @@ use fabric_async::rdm::Endpoint;
 use fabric_async::{WaitStrategy, block_on};
 use fabric_rdm::RdmAttr;
 use fabric_rdm::matching::Pattern;
+use futures_util::future::{join3, join5};
 
 /// So many messages have room at a peer.
 const PLACES: usize = 4;
@@ -30,6 +31,10 @@ fn operations() {
         let (a, b) = (Endpoint::new(&node, &attr).unwrap(), Endpoint::new(&node, &attr).unwrap());
         let (to_b, to_a) = (a.insert(b.address()).unwrap(), b.insert(a.address()).unwrap());
         let to_a_itself = a.insert(a.address()).unwrap();
+        attr.connection_depth = 8;
+        let narrow = Endpoint::new(&node, &attr).unwrap();
+        let from_narrow_to_b = narrow.insert(b.address()).unwrap();
+        b.insert(narrow.address()).unwrap();
         let (_region, remote) = exposed(&node, 4096);
         let alloc = |len| node.pool().alloc(len).unwrap();
         block_on(async {
@@ -76,6 +81,16 @@ fn operations() {
             allocates_nothing("writes and reads", 1000, async || {
                 let buffer = a.write(to_b, alloc(64), remote.at(0)).await.unwrap();
                 drop(a.read(to_b, buffer, remote.at(0)).await.unwrap());
+            })
+            .await;
+            // The connection has room for four of them at a time.
+            allocates_nothing("writes that wait for room in the connection", 300, async || {
+                let write = || narrow.write(from_narrow_to_b, alloc(64), remote.at(0));
+                let five = || join5(write(), write(), write(), write(), write());
+                let (one, two, three) = join3(five(), five(), five()).await;
+                for written in [one, two, three] {
+                    drop(written.0.unwrap());
+                }
             })
             .await;
             allocates_nothing("atomics", 1000, async || {

@@ -1,7 +1,7 @@
 //! What an endpoint keeps of operations, messages and receives until they end.
 
-use fabric::{Grant, OwnedOp, OwnedSlice, PendingGrant};
-use fabric_core::{RemoteRegion, Result};
+use fabric::{Endpoint, Grant, OwnedOp, OwnedSlice, PendingGrant};
+use fabric_core::{Error, RemoteRegion, Result};
 use smallvec::SmallVec;
 
 use super::completion::Kind;
@@ -77,11 +77,21 @@ impl SendOp {
 /// What is needed of an operation that was not posted at once, or not all of it.
 pub(super) enum Body {
     Message(Box<Outgoing>),
-    OneSided(Box<OwnedOp>),
+    OneSided(Box<KeptOp>),
     /// A write with immediate data: like a message without bytes it needs a place in the window, and has it or not.
-    Notified(Box<OwnedOp>, bool),
+    Notified(Box<KeptOp>, bool),
     /// All that is needed of it was posted.
     Posted,
+}
+
+/// A one-sided operation that waits, until it is let go of: its box is for the next one.
+pub(super) struct KeptOp(pub(super) Option<OwnedOp>);
+
+impl KeptOp {
+    pub(super) fn post(&self, to: &Endpoint, context: u64) -> Result<()> {
+        let gone = || Error::state("post", "the operation was let go of");
+        self.0.as_ref().ok_or_else(gone)?.post(to, context)
+    }
 }
 
 /// A message on its way.

@@ -66,7 +66,9 @@ impl Core {
                     }
                 }
                 if let Some(send) = self.shared.sends.get_mut(op.key) {
-                    (send.body, send.posts) = (Body::Posted, 1);
+                    send.posts = 1;
+                    let body = std::mem::replace(&mut send.body, Body::Posted);
+                    self.shared.let_go(body);
                 }
             } else if !self.own.is_under_way() {
                 self.arrive_own(op.key);

@@ -123,7 +123,7 @@ impl Core {
         }
         let kept = OwnedOp::new(&shared.domain, &shared.connection_attr, &op.signaled())
             .inspect_err(|_| link.uncharge(charged.flatten(), 0))?;
-        let kept = Box::new(kept);
+        let kept = shared.keep_op(kept);
         let body = match charged {
             None => Body::OneSided(kept),
             Some(charged) => {

@@ -4,14 +4,14 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use ahash::RandomState;
-use fabric::{Capabilities, CompletionQueue, Domain, EventQueue};
+use fabric::{Capabilities, CompletionQueue, Domain, EventQueue, OwnedOp};
 use fabric_core::{EndpointAttr, EndpointId, Result};
 
 use super::attr::RdmAttr;
 use super::completion::{Completion, Kind, Status};
 use super::counters::Counters;
 use super::hello_data::Windows;
-use super::ops::{Arrival, Body, Delivery, Outgoing, RecvOp, SendOp};
+use super::ops::{Arrival, Body, Delivery, KeptOp, Outgoing, RecvOp, SendOp};
 use super::slots::{Heads, Slots};
 use super::table::{OpKey, Table};
 use crate::address::Address;
@@ -33,8 +33,8 @@ pub enum PeerEvent {
     Down(Peer, DeathCause),
 }
 
-/// So many boxes of messages are kept for the next ones.
-const SPARE_MESSAGES: usize = 64;
+/// So many boxes of messages are kept for the next ones, and of one-sided operations.
+const SPARES: usize = 64;
 
 /// What was ended and not taken, and what is given back when it is.
 struct Ended {
@@ -65,6 +65,9 @@ pub(super) struct Shared {
     /// Of messages that are over.
     #[allow(clippy::vec_box)] // it is the boxes that are kept
     spare_messages: Vec<Box<Outgoing>>,
+    /// Of one-sided operations that are over.
+    #[allow(clippy::vec_box)] // as above
+    spare_ops: Vec<Box<KeptOp>>,
     pub(super) recvs: Table<RecvOp>,
     pub(super) arrivals: Table<Arrival>,
     pub(super) deliveries: Table<Delivery>,
@@ -124,6 +127,7 @@ impl Shared {
             accounts: Vec::new(),
             sends: Table::default(),
             spare_messages: Vec::new(),
+            spare_ops: Vec::new(),
             recvs: Table::default(),
             arrivals: Table::default(),
             deliveries: Table::default(),
@@ -191,13 +195,29 @@ impl Shared {
         })
     }
 
+    /// A one-sided operation that is not posted at once.
+    pub(super) fn keep_op(&mut self, op: OwnedOp) -> Box<KeptOp> {
+        match self.spare_ops.pop() {
+            Some(mut spare) => {
+                spare.0 = Some(op);
+                spare
+            }
+            None => Box::new(KeptOp(Some(op))),
+        }
+    }
+
     /// Nothing of an operation is needed any more.
     pub(super) fn let_go(&mut self, body: Body) {
-        if let Body::Message(mut message) = body
-            && self.spare_messages.len() < SPARE_MESSAGES
-        {
-            message.clear();
-            self.spare_messages.push(message);
+        match body {
+            Body::Message(mut message) if self.spare_messages.len() < SPARES => {
+                message.clear();
+                self.spare_messages.push(message);
+            }
+            Body::OneSided(mut op) | Body::Notified(mut op, _) if self.spare_ops.len() < SPARES => {
+                op.0 = None;
+                self.spare_ops.push(op);
+            }
+            _ => {}
         }
     }
 

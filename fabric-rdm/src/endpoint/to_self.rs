@@ -124,7 +124,8 @@ impl Core {
             }
         }
         let kept = OwnedOp::new(&shared.domain, &shared.connection_attr, &op)?;
-        let key = shared.sends.insert(new(Body::OneSided(Box::new(kept))));
+        let kept = Body::OneSided(shared.keep_op(kept));
+        let key = shared.sends.insert(new(kept));
         shared.count_own_post(immediate);
         own.queue.push_back(OwnOp { key, immediate });
         self.settle_own();

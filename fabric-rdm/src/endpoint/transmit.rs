@@ -211,8 +211,10 @@ impl PeerLink {
                     op.posts = u32::from(is_sent);
                     if !is_sent {
                         op.body = body;
+                        return false;
                     }
                 }
+                shared.let_go(body);
                 is_sent
             }
             Body::Message(message) => {

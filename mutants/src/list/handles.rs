@@ -57,7 +57,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "inject_too_much",
         about: "more bytes than the endpoint injects are taken",
         runs: Runs::Tcp,
-        edits: &[edit("add_inject", "bytes.len() > max", "false")],
+        edits: &[edit("check_inject", "len > max", "false")],
         cases: &["send.inject_over"],
     },
     Mutant {
