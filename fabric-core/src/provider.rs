@@ -110,10 +110,8 @@ pub unsafe trait DomainOps: Send + Sync + 'static {
 
     /// Registers memory; the range and the access rule have been checked.
     ///
-    /// - Memory that is not mapped, or not writable though the access needs it, is an error.
-    ///
     /// # Safety
-    /// The range must stay allocated until [`RegistrationOps::deregister`] has returned `Ok`, for ever if it never
+    /// The range is mapped, and writable if `access` has `LOCAL_WRITE`. It must stay allocated until [`RegistrationOps::deregister`] has returned `Ok`, for ever if it never
     /// does, and be reached by this process only in ways that a concurrent peer cannot make undefined
     /// ([`memory`](crate::memory)).
     unsafe fn register(

@@ -32,7 +32,7 @@ pub mod fair_table;
 pub mod fair_turns;
 pub mod fault;
 pub mod fork;
-// Miri has no madvise(2), by which registrations probe.
+// Duels would take Miri hours.
 #[cfg(any(fuzzing, all(test, not(miri))))]
 #[doc(hidden)]
 pub mod fuzzing;

@@ -7,7 +7,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use fabric_core::{Access, EndpointId, Error, GrantOps, RegistrationOps, Result};
-use fabric_util::probe::probe;
 
 use crate::domain::state::DomainState;
 use crate::error::{NAME, register_failed};
@@ -35,11 +34,7 @@ impl VerbsRegistration {
         domain.device.check()?;
         // SAFETY: the caller's promise.
         let mr = unsafe { Mr::new(&domain.device.pd, (addr, len), addr as u64, flags(access)) };
-        let mr = mr.map_err(|cause| match probe(addr, len, access) {
-            // RXE says ENOMEM to that as well.
-            Err(unmapped) => unmapped,
-            Ok(()) => register_failed("register", addr, len, cause),
-        })?;
+        let mr = mr.map_err(|cause| register_failed("register", addr, len, cause))?;
         let key = u64::from(domain.device.scratch.flush_read_key()) << 32 | u64::from(mr.rkey());
         Ok(VerbsRegistration { mr, base: addr as u64, access, key, domain: domain.clone() })
     }

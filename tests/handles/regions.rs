@@ -107,6 +107,26 @@ fn foreign_memory_is_registered_in_place() {
     assert_eq!(words, [0, 7, 0, 0, 0, 0, 0, 0]);
 }
 
+/// Whatever the provider: none has to look itself.
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no madvise(2)")]
+fn memory_that_is_not_there_is_not_registered() {
+    let (domain, control) = domain();
+    let nowhere = 0x1000 as *mut u8;
+    // SAFETY: it is registered nowhere.
+    let answer = unsafe { domain.register_raw(nowhere, 64, Access::ALL) };
+    assert!(invalid(answer.map(drop)).contains("not all mapped"));
+    // This program's code can be read, and not written.
+    let code = memory_that_is_not_there_is_not_registered as fn() as *mut u8;
+    let code = code.wrapping_sub(code as usize % 8);
+    // SAFETY: it stays mapped.
+    let answer = unsafe { domain.register_raw(code, 8, Access::LOCAL_WRITE) };
+    assert!(invalid(answer.map(drop)).contains("not all writable"));
+    assert_eq!(control.registrations(), 0);
+    // SAFETY: as above, and nothing is written.
+    drop(unsafe { domain.register_raw_unchecked(code, 8, Access::REMOTE_READ) }.unwrap());
+}
+
 #[test]
 fn closed_foreign_memory_may_be_gone_and_is_not_touched() {
     let mut words = vec![0u64; 8];

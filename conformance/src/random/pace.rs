@@ -20,21 +20,21 @@ const FAR: f64 = 4.0;
 /// Looks at the machine until it is dropped.
 #[derive(Debug)]
 pub(super) struct Pace {
-    shared: Arc<Shared>,
+    looks: Arc<Looks>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct Looks {
     /// When a look ended, and the factor it gave.
-    looks: Mutex<Vec<(Instant, f64)>>,
+    taken: Mutex<Vec<(Instant, f64)>>,
     ends: AtomicBool,
 }
 
 impl Pace {
     pub(super) fn watch() -> Self {
-        let shared = Arc::new(Shared::default());
-        let looking = shared.clone();
+        let looks = Arc::new(Looks::default());
+        let looking = looks.clone();
         let look = move || {
             while !looking.ends.load(Ordering::Relaxed) {
                 looking.look();
@@ -43,13 +43,13 @@ impl Pace {
         };
         // Without a thread it looks when it is asked.
         let thread = thread::Builder::new().name("pace".to_owned()).spawn(look).ok();
-        Pace { shared, thread }
+        Pace { looks, thread }
     }
 
     /// The factor by which deadlines had to be stretched since `begin`, if that is much more than `factor`.
     pub(super) fn much_slower(&self, begin: Instant, factor: f64) -> Option<f64> {
-        self.shared.look();
-        let looks = self.shared.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        self.looks.look();
+        let looks = self.looks.taken.lock().unwrap_or_else(PoisonError::into_inner);
         slowest(&looks, begin).filter(|slowest| *slowest > FAR * factor)
     }
 }
@@ -59,10 +59,10 @@ fn slowest(looks: &[(Instant, f64)], begin: Instant) -> Option<f64> {
     since.map(|(_, factor)| *factor).reduce(f64::max)
 }
 
-impl Shared {
+impl Looks {
     fn look(&self) {
         let factor = calibrate::factor_now();
-        let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looks = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         if looks.len() == KEPT {
             looks.remove(0);
         }
@@ -72,7 +72,7 @@ impl Shared {
 
 impl Drop for Pace {
     fn drop(&mut self) {
-        self.shared.ends.store(true, Ordering::Relaxed);
+        self.looks.ends.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
             // It cannot panic, and if it did, that is no matter of the programs.

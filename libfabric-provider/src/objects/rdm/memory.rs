@@ -43,9 +43,11 @@ impl<'a> Memory<'a> {
                 let place = (buffer.address as *mut u8, buffer.len);
                 // SAFETY: `fi_msg(3)` and its kin: the application keeps the buffer as it is until the operation's completion, and
                 // the operation alone holds the registration when this handle is gone. What is outstanding when an endpoint is
-                // closed is given up before that returns.
-                let region =
-                    unsafe { enabled.domain.device.domain.register_raw(place.0, place.1, access)? };
+                // closed is given up before that returns. A buffer of an operation is the application's memory, and writable where
+                // it receives.
+                let region = unsafe {
+                    enabled.domain.device.domain.register_raw_unchecked(place.0, place.1, access)?
+                };
                 Ok(Memory::Own(region))
             }
         }
