@@ -59,6 +59,7 @@ fmt: ## Check the format
 lint: ## clippy, warnings are errors, with and without every feature; words that may only get fewer
 	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --quiet $(ALL) --all-targets -- -D warnings
+	$(CARGO) clippy --quiet $(ALL) --test suite -- -D warnings
 	$(CARGO) clippy --quiet -p anyfabric --no-default-features --lib -- -D warnings
 	$(CARGO) clippy --quiet -p anyfabric --no-default-features --features tcp --lib -- -D warnings
 	$(CARGO) clippy --quiet -p anyfabric-async --no-default-features --lib --test null -- -D warnings
