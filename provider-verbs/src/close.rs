@@ -46,6 +46,9 @@ impl Conn {
             return;
         }
         state.closed = Some(Instant::now());
+        let is_refusal =
+            matches!(end, CloseReason::Disconnected(DisconnectReason::OperationFailed));
+        let peer_is_behind = is_refusal && self.domain.device.quirks.silent_refusals;
         let event = match end {
             CloseReason::Quiesced => None,
             CloseReason::ConnectFailed(error) if stage == ConnState::Connecting => {
@@ -91,6 +94,9 @@ impl Conn {
                 let _ = id.establish();
             }
             match stage {
+                ConnState::Established if peer_is_behind => {
+                    self.domain.start_disconnect_soon(context, id);
+                }
                 ConnState::Established => self.domain.start_disconnect(context, id),
                 ConnState::Accepting => self.domain.linger(context, id),
                 ConnState::Idle | ConnState::Connecting | ConnState::Closed => {

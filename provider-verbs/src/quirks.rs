@@ -25,7 +25,8 @@ pub(crate) struct Quirks {
     /// that waits for its receive. `retry_cnt` is 7 (without limit), and a queue pair of its own probes for
     /// liveness: one more for each endpoint.
     pub(crate) separate_probes: bool,
-    /// No asynchronous event reports to a target that it refused an access: look at the state of its queue pairs.
+    /// No asynchronous event reports to a target that it refused an access: look at the state of its queue pairs. They get to
+    /// that only after the refusal was sent, so the initiator leaves them a moment before it disconnects.
     pub(crate) silent_refusals: bool,
     /// A receive posted after the error state is not flushed until the queue pair is moved there again.
     pub(crate) late_receives_stay: bool,

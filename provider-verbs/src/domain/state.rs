@@ -37,6 +37,9 @@ use crate::windows::GrantedPart;
 /// four seconds, as long as the identifier exists.
 const DISCONNECT_LINGER: Duration = Duration::from_secs(6);
 
+/// How long after a refusal the device of the peer may take to end its queue pair, also where it waits for a processor.
+const REFUSAL_SETTLES: Duration = Duration::from_millis(10);
+
 /// How long a queue pair that was moved to the error state may go on with the packet at hand.
 pub(super) const LAST_PACKET: Duration = Duration::from_millis(100);
 
@@ -241,6 +244,26 @@ impl DomainState {
             return self.forget_id(context);
         }
         self.linger(context, id);
+    }
+
+    /// The same, a moment later: the device of a peer that has refused an operation says so before it ends its queue pair, and by
+    /// that alone the peer knows why the connection ends.
+    pub(crate) fn start_disconnect_soon(&self, context: u64, id: CmId) {
+        let before = self.ids.lock().insert(context, CmIdOwner::Disconnecting { id });
+        drop(before);
+        self.deadline(REFUSAL_SETTLES, context, Timer::Disconnect);
+    }
+
+    /// Notifies the peer now, unless that has ended it meanwhile.
+    pub(super) fn disconnect_late(&self, context: u64) {
+        let disconnected = match self.ids.lock().get(&context) {
+            Some(CmIdOwner::Disconnecting { id }) => id.disconnect(),
+            _ => return,
+        };
+        match disconnected {
+            Ok(()) => self.deadline(DISCONNECT_LINGER, context, Timer::Disconnecting),
+            Err(_) => self.forget_id(context),
+        }
     }
 
     /// Keeps the identifier of a connection that ended, until the peer is notified: one that has not confirmed the connection

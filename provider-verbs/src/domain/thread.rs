@@ -154,6 +154,7 @@ impl DomainState {
 
     fn expired(&self, number: u64, timer: Timer) {
         match timer {
+            Timer::Disconnect => self.disconnect_late(number),
             Timer::Disconnecting => self.forget_id(number),
             Timer::SharedReceives => self.cancel_shared_receives(),
             Timer::RefusalScan { round } => self.scan_for_refusals(round),

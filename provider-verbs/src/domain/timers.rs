@@ -19,6 +19,8 @@ pub(crate) enum Timer {
     RefusalScan { round: u64 },
     /// The device is lost: no queue pair touches a shared receive any more.
     SharedReceives,
+    /// Notify the peer of an end, for which its device has had the time by now.
+    Disconnect,
     /// An identifier has stayed long enough after its connection.
     Disconnecting,
 }
