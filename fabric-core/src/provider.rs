@@ -111,9 +111,9 @@ pub unsafe trait DomainOps: Send + Sync + 'static {
     /// Registers memory; the range and the access rule have been checked.
     ///
     /// # Safety
-    /// The range is mapped, and writable if `access` has `LOCAL_WRITE`. It must stay allocated until [`RegistrationOps::deregister`] has returned `Ok`, for ever if it never
-    /// does, and be reached by this process only in ways that a concurrent peer cannot make undefined
-    /// ([`memory`](crate::memory)).
+    /// The range is mapped, and writable if `access` has `LOCAL_WRITE`. It must stay allocated until
+    /// [`RegistrationOps::deregister`] has returned `Ok`, for ever if it never does, and be reached by this process only in
+    /// ways that a concurrent peer cannot make undefined ([`memory`](crate::memory)).
     unsafe fn register(
         &self,
         addr: *mut u8,
