@@ -118,7 +118,7 @@ impl std::fmt::Debug for Watch {
     }
 }
 
-/// The lists are whole between statements; a panic of a case does not spoil them.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// What is kept under such locks is whole between statements; a panic of a case does not spoil it.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

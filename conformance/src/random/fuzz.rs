@@ -1,8 +1,8 @@
 //! Running many programs.
 
 use std::fmt;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use super::testbed::Disagreement;
 use crate::calibrate;
 use crate::check::Failed;
 use crate::target::Target;
+use crate::watch::lock;
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -223,8 +224,4 @@ impl Fuzz {
         *runner = Some(open);
         Ok(())
     }
-}
-
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,11 +4,12 @@
 //! gets no processor, peers are given up as lost, which is no mistake of a provider.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::calibrate;
+use crate::watch::lock;
 
 /// How often a look is taken; one costs some 20 ms.
 const EVERY: Duration = Duration::from_secs(2);
@@ -49,7 +50,7 @@ impl Pace {
     /// The factor by which deadlines had to be stretched since `begin`, if that is much more than `factor`.
     pub(super) fn much_slower(&self, begin: Instant, factor: f64) -> Option<f64> {
         self.looks.look();
-        let looks = self.looks.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let looks = lock(&self.looks.taken);
         slowest(&looks, begin).filter(|slowest| *slowest > FAR * factor)
     }
 }
@@ -62,7 +63,7 @@ fn slowest(looks: &[(Instant, f64)], begin: Instant) -> Option<f64> {
 impl Looks {
     fn look(&self) {
         let factor = calibrate::factor_now();
-        let mut looks = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looks = lock(&self.taken);
         if looks.len() == KEPT {
             looks.remove(0);
         }
