@@ -69,6 +69,8 @@ impl SocketFamily for Shm {
     const FEW: usize = 16;
     const PATIENCE: u32 = 4096;
     const EVENTS_EVERY: u64 = 256;
+    // The peer takes the first ones while others are posted.
+    const MAX_DEFERRED: usize = 2 << 10;
 
     type Memory = ShmMemory;
     type Listener = ShmSocket;

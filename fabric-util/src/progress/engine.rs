@@ -225,7 +225,7 @@ impl<L: EventLoop> ProgressEngine<L> {
     /// connection's lock.
     #[inline]
     pub fn schedule(&self, source: &Arc<L::Source>, pending: &Pending) -> Flush {
-        if may_defer(pending) && self.defer_post(source) {
+        if may_defer(pending, L::MAX_DEFERRED) && self.defer_post(source) {
             return Flush::Deferred;
         }
         let polled = match pending.ack_wanted {

@@ -42,6 +42,9 @@ pub trait EventLoop {
     const PATIENCE: u32 = 512;
     /// A poller takes events from the selector, by a system call, behind so many turns of connections.
     const EVENTS_EVERY: u64 = 32;
+    /// Posts behind others that the peer is busy with wait for more posts while no more bytes than this wait: much where
+    /// transmitting is a system call, little where the peer could have them at once.
+    const MAX_DEFERRED: usize = 64 << 10;
 
     /// A connection.
     type Source: Source;

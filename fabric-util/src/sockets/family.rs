@@ -29,6 +29,8 @@ pub trait SocketFamily: Send + Sync + 'static {
     const PATIENCE: u32 = 512;
     /// See [`EventLoop::EVENTS_EVERY`](crate::progress::EventLoop::EVENTS_EVERY).
     const EVENTS_EVERY: u64 = 32;
+    /// See [`EventLoop::MAX_DEFERRED`](crate::progress::EventLoop::MAX_DEFERRED).
+    const MAX_DEFERRED: usize = 64 << 10;
 
     /// What the peers of a domain reach of its memory by themselves.
     type Memory: PeerMemory;

@@ -6,9 +6,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use socket2::SockAddr;
 
-use crate::stream::IoVec;
+use crate::stream::{IoVec, MAX_IO_VECS};
 
-fn iovec(runs: &[IoVec]) -> smallvec::SmallVec<[libc::iovec; 8]> {
+fn iovec(runs: &[IoVec]) -> smallvec::SmallVec<[libc::iovec; MAX_IO_VECS]> {
     runs.iter().map(|&(base, len)| libc::iovec { iov_base: base.cast(), iov_len: len }).collect()
 }
 

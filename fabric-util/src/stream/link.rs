@@ -55,6 +55,8 @@ pub struct Pending {
     pub posts: usize,
     /// Bytes that wait, of this post and of earlier ones.
     pub bytes: usize,
+    /// Those of them that were copied.
+    pub copied: usize,
     /// The peer owes an acknowledgement of earlier posts: it is busy with those.
     pub peer_busy: bool,
     /// The peer was not asked to acknowledge everything that was posted.
@@ -194,8 +196,13 @@ impl Link {
         if self.sends.needs_injected() {
             self.sends.keep_injected(work.len());
         }
-        let (bytes, ack_wanted) = (self.outgoing.queued(), self.sends.has_questions());
-        Ok(Pending { posts: work.len(), bytes, peer_busy, ack_wanted })
+        Ok(Pending {
+            posts: work.len(),
+            bytes: self.outgoing.queued(),
+            copied: self.outgoing.buffered(),
+            peer_busy,
+            ack_wanted: self.sends.has_questions(),
+        })
     }
 
     /// Takes receives.

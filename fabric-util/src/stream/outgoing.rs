@@ -52,6 +52,12 @@ impl Outgoing {
         self.queued
     }
 
+    /// Bytes of the buffer, those among them that were transmitted too.
+    #[inline]
+    pub(super) fn buffered(&self) -> usize {
+        self.buffer.len()
+    }
+
     /// Whether more may be added.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
@@ -147,7 +153,7 @@ impl Outgoing {
     /// As `send_to`, of several pieces, or of one that is no small frame.
     #[inline(never)]
     fn send_pieces(&mut self, transport: &mut impl Transport) -> io::Result<Option<usize>> {
-        let mut runs: SmallVec<[IoVec; 8]> = SmallVec::new();
+        let mut runs: SmallVec<[IoVec; MAX_IO_VECS]> = SmallVec::new();
         let mut passes: SmallVec<[RegionGuard<'_>; 2]> = SmallVec::new();
         let mut spent = self.spent;
         for piece in self.pieces.iter().take(MAX_IO_VECS) {

@@ -244,6 +244,29 @@ fn every_operation_survives_every_cut() {
     }
 }
 
+/// One is cheaper to copy than to name to the system, many are not; very short ones always are.
+#[test]
+fn a_burst_of_sends_is_one_write_that_copies_little() {
+    const COUNT: usize = 16;
+    for (len, copied) in [(100, 1600), (1000, 2000), (2048, 2048), (2100, 0)] {
+        let (mut a, mut b) = pair();
+        a.put(0, &pattern(COUNT * len, len));
+        for i in 0..COUNT {
+            b.receive(i * len, len);
+        }
+        settle(&mut a, &mut b, usize::MAX >> 1);
+        for i in 0..COUNT {
+            a.post(SendOp::Send { imm: None }, i * len, len, SendFlags::empty());
+        }
+        assert_eq!(a.stats.copied_bytes.get(), copied, "{len} bytes each");
+        assert!(carry(&mut a, &mut b, usize::MAX >> 1, &mut Vec::new()));
+        assert!(!a.link.has_output(), "one write takes all");
+        settle(&mut a, &mut b, usize::MAX >> 1);
+        assert_eq!(statuses(&a.take_sends()), [Status::Ok; COUNT]);
+        assert_eq!(b.bytes(0, COUNT * len), pattern(COUNT * len, len));
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Act {
     Send { len: usize },
@@ -255,8 +278,14 @@ enum Act {
 }
 
 fn act() -> impl Strategy<Value = Act> {
-    let len =
-        prop_oneof![0usize..70, 2040usize..2056, 4090usize..4102, Just(70_000), Just(270_000)];
+    let len = prop_oneof![
+        0usize..70,
+        250usize..262,
+        2040usize..2056,
+        4090usize..4102,
+        Just(70_000),
+        Just(270_000)
+    ];
     let at = prop_oneof![Just(0usize), 1usize..600_000];
     prop_oneof![
         2 => len.clone().prop_map(|len| Act::Send { len }),

@@ -6,7 +6,7 @@ use super::link::{Link, ack_and_credit};
 use super::phase::Phase;
 use super::requests::Answer;
 use super::sends::{Beside, Entry};
-use crate::stream::wire::frame::{Header, Kind};
+use crate::stream::wire::frame::{Header, Kind, MAX_HEADER};
 
 /// The payload of one frame: long enough to be worth its header, short enough that an acknowledgement does not
 /// wait long behind it.
@@ -14,8 +14,12 @@ const FRAGMENT: usize = 256 << 10;
 /// The beginning of a message whose rest is lent, and as much of that as the peer takes at a time.
 const BEGINNING: usize = 64;
 const LENT_FRAGMENT: usize = 1 << 20;
-/// Payloads up to this are copied behind their header: cheaper than a run of their own.
-const COPY_MAX: usize = 2048;
+/// Payloads are copied behind their header, which is cheaper than a run of their own, while the buffer stays as short as this.
+const COPY_MAX: usize = 2048 + MAX_HEADER;
+/// Payloads up to this are copied however much is in the buffer.
+const SHORT: usize = 256;
+/// Answers up to this are copied: their region need not be held open then.
+const COPY_MAX_READ: usize = 2048;
 
 /// Which frames without a payload go, if no other frame carries what they say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +121,9 @@ impl Link {
         let len = if matches!(kind, Kind::Atomic { .. }) { 0 } else { len as u32 };
         let header = Header { kind, ask, len, ack, credit, seq };
         self.outgoing.copied(|buffer| header.encode(buffer));
-        let copy = payload <= COPY_MAX || entry.flags.contains(SendFlags::INJECT);
+        let copy = payload <= SHORT
+            || payload + self.outgoing.buffered() <= COPY_MAX
+            || entry.flags.contains(SendFlags::INJECT);
         let (mut skip, mut left) = (cut, header.payload() as usize);
         for segment in self.sends.segments.of(entry.span) {
             if left == 0 {
@@ -168,7 +174,7 @@ impl Link {
                     self.outgoing.copied(|buffer| header.encode(buffer));
                     return true;
                 };
-                if part <= COPY_MAX {
+                if part <= COPY_MAX_READ {
                     // Copied whole or not at all, so the header can say that it is.
                     let header = self.header(Kind::ReadData { last }, part as u32, seq);
                     let Some(_pass) = entry.enter() else {

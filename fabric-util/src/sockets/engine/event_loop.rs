@@ -17,6 +17,7 @@ impl<F: SocketFamily> EventLoop for Engine<F> {
     const FEW: usize = F::FEW;
     const PATIENCE: u32 = F::PATIENCE;
     const EVENTS_EVERY: u64 = F::EVENTS_EVERY;
+    const MAX_DEFERRED: usize = F::MAX_DEFERRED;
 
     type Source = SocketConn<F>;
     type Selector = Selector;
