@@ -3,7 +3,8 @@
 //! A post that need not go at once, since earlier ones are unacknowledged, is held until the application polls, so that
 //! many go in one system call. If the application does not poll in time the thread sends them: so its sleep is light while
 //! posts are held now and then, and the first post that is held after a while ends a deep sleep. That costs more than a few
-//! system calls: so in a deep sleep the first posts that could be held go at once.
+//! system calls: so in a deep sleep the first posts that could be held go at once. And where the application polls behind each
+//! post, nothing is gathered by holding them: there the first post behind a poll goes at once, and those that follow it are held.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -12,6 +13,8 @@ use crate::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, fence};
 
 /// Posts in one deep sleep that could be held and go at once.
 const SELDOM: usize = if cfg!(loom) { 0 } else { 8 };
+/// Steps in a row that found a single post, until the next one is not held.
+const ALONE: usize = if cfg!(loom) { usize::MAX } else { 8 };
 
 /// How the thread sleeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +41,10 @@ pub(super) struct BatchTimer {
     lately: AtomicBool,
     /// Posts that could have been held, and went at once, in this deep sleep.
     passed: AtomicUsize,
+    /// Posts that could have been held since the last step, and how many steps in a row found one of them. Hints: where two
+    /// threads write them, one is forgotten.
+    posts: AtomicUsize,
+    alone: AtomicUsize,
     start: Instant,
 }
 
@@ -51,16 +58,38 @@ impl BatchTimer {
             held: AtomicUsize::new(0),
             lately: AtomicBool::new(false),
             passed: AtomicUsize::new(0),
+            posts: AtomicUsize::new(0),
+            alone: AtomicUsize::new(0),
             start: Instant::now(),
         }
     }
 
-    /// Whether a post that could be held is to be: if posts may be at all, and such ones are not seldom.
+    /// Whether a post that could be held is to be: if posts may be at all, others follow it, and such ones are not seldom.
     #[inline]
     pub(super) fn is_worth_it(&self) -> bool {
         self.max.is_some()
+            && !self.comes_alone()
             && (!self.deep.load(Ordering::Relaxed)
                 || self.passed.fetch_add(1, Ordering::Relaxed) >= SELDOM)
+    }
+
+    /// Counts a post; whether there will be no other before the next step, as far as the last ones show.
+    #[inline]
+    fn comes_alone(&self) -> bool {
+        let posts = self.posts.load(Ordering::Relaxed);
+        self.posts.store(posts.wrapping_add(1), Ordering::Relaxed);
+        posts == 0 && self.alone.load(Ordering::Relaxed) >= ALONE
+    }
+
+    /// A step begins: how many posts came since the last one.
+    #[inline]
+    fn note_step(&self) {
+        let posts = self.posts.load(Ordering::Relaxed);
+        if posts > 0 {
+            self.posts.store(0, Ordering::Relaxed);
+            let alone = if posts == 1 { self.alone.load(Ordering::Relaxed) + 1 } else { 0 };
+            self.alone.store(alone.min(ALONE), Ordering::Relaxed);
+        }
     }
 
     #[inline]
@@ -95,6 +124,7 @@ impl BatchTimer {
     /// A step begins, which transmits all that was held until now.
     #[inline]
     pub(super) fn clear_posts(&self) {
+        self.note_step();
         if self.has_posts() {
             self.held.store(0, Ordering::Relaxed);
             // Before the step looks at the connections: what is held from now on is for the next one.
@@ -195,5 +225,38 @@ impl BatchTimer {
         let since = self.held.load(Ordering::Relaxed).checked_sub(1)?;
         let due = Duration::from_micros(since as u64) + self.max?;
         Some(due.saturating_sub(self.start.elapsed()))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Posts of a burst, and the step behind it: how many of them are held.
+    fn burst(timer: &BatchTimer, posts: usize) -> usize {
+        let held = (0..posts).filter(|_| timer.is_worth_it()).count();
+        timer.clear_posts();
+        held
+    }
+
+    #[test]
+    fn a_post_that_comes_alone_is_not_held_for_others() {
+        let timer = BatchTimer::new(Some(Duration::from_micros(200)));
+        for _ in 0..ALONE {
+            assert_eq!(burst(&timer, 1), 1, "as long as nothing is known");
+        }
+        for _ in 0..3 {
+            assert_eq!(burst(&timer, 1), 0);
+            timer.clear_posts();
+        }
+        assert_eq!(burst(&timer, 5), 4, "the second one says that it is a burst");
+        assert_eq!(burst(&timer, 5), 5);
+        assert_eq!(burst(&timer, 1), 1);
+    }
+
+    #[test]
+    fn nothing_is_held_where_that_is_off() {
+        let timer = BatchTimer::new(None);
+        assert_eq!((burst(&timer, 1), burst(&timer, 5)), (0, 0));
     }
 }
