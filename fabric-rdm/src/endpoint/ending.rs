@@ -39,7 +39,7 @@ impl Core {
         }
     }
 
-    fn end_receive(&mut self, ending: Ending<OpKey>, status: Status) {
+    pub(super) fn end_receive(&mut self, ending: Ending<OpKey>, status: Status) {
         match ending {
             Ending::Ended(key) => self.shared.end_recv_without(key, status),
             Ending::Released(released) => self.shared.end_released(released),

@@ -249,7 +249,8 @@ impl Endpoint {
     /// Posts a receive.
     ///
     /// # Errors
-    /// [`PostError::Again`] at the depth; else as [`post_send`](Endpoint::post_send).
+    /// [`PostError::Again`] at the depth; else as [`post_send`](Endpoint::post_send): `PeerDown` where it is from a peer alone that
+    /// is down, and of which no message waits.
     pub fn post_recv(&self, recv: &Recv<'_>) -> Result<OpId, PostError> {
         self.check("recv")?;
         self.driver.call(|core| core.post_recv(recv)).map(|key| OpId(Which::Recv(key)))

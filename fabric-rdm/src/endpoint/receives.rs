@@ -23,14 +23,16 @@ use crate::peers::Peer;
 const LOOK: usize = 80;
 
 impl Core {
-    /// Posts a receive.
+    /// Posts a receive. From a peer that is down there is what waits already, and nothing else comes.
     pub(super) fn post_recv(&mut self, recv: &Recv<'_>) -> Result<OpKey, PostError> {
         self.check_device()?;
         if self.shared.recvs_out >= self.shared.attr.recv_depth {
             return Err(Full::Depth.into());
         }
+        let mut death = None;
         if let Some(source) = recv.pattern.source() {
             self.peers.get(source)?;
+            death = self.death_of(source);
         }
         let key = self.shared.add_recv(recv)?;
         let mut receive = Receive::new(recv.pattern, recv.into.len() as u64);
@@ -39,22 +41,27 @@ impl Core {
         }
         let mut matches: SmallVec<[Match<OpKey, OpKey>; 1]> = SmallVec::new();
         let posted = self.shared.matcher.post(receive, key, |met| matches.push(met));
-        match posted {
-            Ok(id) => {
-                if let Some(recv) = self.shared.recvs.get_mut(key) {
-                    recv.id = Some(id);
-                }
+        let posted = match (posted, death) {
+            (Ok(id), Some(cause)) if matches.is_empty() => {
+                let _ = self.shared.matcher.cancel(id);
+                Err(PostError::PeerDown(cause))
             }
-            Err(error) => {
-                self.shared.recvs.remove(key);
-                return Err(error.into());
-            }
+            (posted, _) => posted.map_err(PostError::from),
+        };
+        let id = posted.inspect_err(|_| _ = self.shared.recvs.remove(key))?;
+        if let Some(recv) = self.shared.recvs.get_mut(key) {
+            recv.id = Some(id);
         }
         self.shared.recvs_out += 1;
         for met in matches {
             if let Some(arrival) = self.shared.arrivals.remove(met.payload) {
                 self.deliver_arrival(met.into(), arrival);
             }
+        }
+        if death.is_some() {
+            // One of many messages has room for more.
+            let ending = self.shared.matcher.cancel(id);
+            self.end_receive(ending, Status::PeerLost);
         }
         self.pump();
         Ok(key)

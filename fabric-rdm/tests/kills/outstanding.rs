@@ -263,6 +263,9 @@ impl First {
             let op = Op::atomic(AtomicOp::Add, 1u64, at.memory.at(0));
             let posted = self.endpoint.post(victim, &op);
             assert!(matches!(posted, Err(PostError::PeerDown(DeathCause::Lost))), "{posted:?}");
+            let recv = Recv::new(Pattern::tagged(WHOLE).from(victim), &self.into);
+            let posted = self.endpoint.post_recv(&recv);
+            assert!(matches!(posted, Err(PostError::PeerDown(DeathCause::Lost))), "{posted:?}");
         }
     }
 }

@@ -94,6 +94,12 @@ pub(super) fn sticky_until_revive(rig: &Rig) -> Outcome {
     for round in 0..rig.count(5, 200) as u64 {
         let to_a = cut(&pair)?;
         let RdmPair { a, b, to_b, .. } = &pair;
+        let inbox = a.buffer(8)?;
+        for min_free in [None, Some(8)] {
+            let recv = Recv::new(Pattern::tagged(1).from(*to_b), &inbox);
+            let recv = min_free.map_or(recv.clone(), |min_free| recv.clone().of_many(min_free));
+            expect_refused(a.post_recv(&recv), is_down)?;
+        }
         for _ in 0..3 {
             expect_refused(a.post_send(*to_b, &Send::inject(b"x")), is_down)?;
             expect_refused(

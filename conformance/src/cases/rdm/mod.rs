@@ -115,7 +115,7 @@ pub(super) const CASES: &[Case] = cases! { Rdm:
     death::directed_receive_ends, Needs::SEND,
         "receives from a lost peer alone end PeerLost, receives from any stay";
     death::sticky_until_revive, Needs::SEND_RMA,
-        "posts to a lost peer are PeerDown until it is revived, and then go through";
+        "posts to a lost peer, and receives from it alone, are PeerDown until it is revived, and then go through";
     death::no_replay_of_atomics, Needs::ALL,
         "an atomic is executed at most once, whatever is lost and revived"
         .freedom(Freedom::Whole("how many were executed before the loss"));

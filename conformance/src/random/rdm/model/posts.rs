@@ -129,6 +129,11 @@ impl RdmModel {
         let quiet = self.receives.iter().filter(of).filter(|one| one.silent).count();
         let depth = self.settings.recv_depth as usize;
         let has_peer = want.from.is_none_or(|from| self.links[at][from].present);
+        if let (Posting::PeerDown, Some(from), None) = (posting, want.from, claim)
+            && has_peer
+        {
+            return self.fell(at, from);
+        }
         let expected = match () {
             () if outstanding - quiet >= depth => Posting::Depth,
             () if outstanding >= depth && posting == Posting::Depth => Posting::Depth,
