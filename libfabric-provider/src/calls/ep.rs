@@ -68,6 +68,7 @@ unsafe fn wishes(domain: &Arc<Domain>, info: &FiInfo) -> Result<Wishes, Errno> {
         segments: [1, 1],
         inject: limits.inject,
         caps: info.caps,
+        order: 0,
         writes_data: info.mode & FI_RX_CQ_DATA != 0,
         op_flags: [0, 0],
         source: None,
@@ -78,6 +79,7 @@ unsafe fn wishes(domain: &Arc<Domain>, info: &FiInfo) -> Result<Wishes, Errno> {
     unsafe {
         if let Some(tx) = info.tx_attr.as_ref() {
             (wishes.op_flags[TX], wishes.inject) = (tx.op_flags, tx.inject_size);
+            wishes.order = tx.msg_order;
             wishes.depths[TX] = if tx.size == 0 { wishes.depths[TX] } else { tx.size };
             wishes.segments[TX] = tx.iov_limit.max(1);
         }

@@ -5,14 +5,16 @@ use std::net::{IpAddr, SocketAddr};
 
 use fabric::{Capabilities, Info};
 
-use super::offer::{API_WITH_MODES, COMMON_CAPS, CQ_DATA_SIZE, EndpointKind, FABRIC_NAME, ORDER};
+use super::offer::{
+    API_WITH_MODES, COMMON_CAPS, CQ_DATA_SIZE, EndpointKind, FABRIC_NAME, FENCED_WRITES, ORDER,
+};
 use super::owned::{OwnedInfo, set_text};
 use super::request::{Limit, Request, with_directions};
 use crate::abi::flags::{
     FI_EP_UNSPEC, FI_LOCAL_MR, FI_MR_BASIC, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_SCALABLE,
     FI_MR_VIRT_ADDR, FI_ORDER_STRICT, FI_PROGRESS_AUTO, FI_PROGRESS_UNSPEC, FI_PROV_SPECIFIC,
     FI_REMOTE_READ, FI_REMOTE_WRITE, FI_RM_ENABLED, FI_RMA, FI_RX_CQ_DATA, FI_SHARED_CONTEXT,
-    FI_TAG_GENERIC, FI_TAGGED, FI_THREAD_SAFE,
+    FI_TAG_GENERIC, FI_TAGGED, FI_THREAD_ENDPOINT, FI_THREAD_SAFE, FI_THREAD_UNSPEC,
 };
 use crate::errno::Errno;
 
@@ -77,8 +79,13 @@ pub(crate) fn terms(
         }
     }
     let [tx, rx] = request.orders;
-    if (tx | rx) & !ORDER != 0 {
+    let unknown = (tx | rx) & !(ORDER | kind.order_on_request());
+    if unknown != 0 {
+        log::debug!("{domain}: no order {unknown:#x}");
         return Err("an order of messages");
+    }
+    if !(FI_THREAD_UNSPEC..=FI_THREAD_ENDPOINT).contains(&request.threading) {
+        return Err("a threading model");
     }
     if request.completion_orders.iter().any(|order| order & !FI_ORDER_STRICT != 0) {
         return Err("an order of completions");
@@ -182,13 +189,14 @@ pub(crate) fn build(
     let tx = parts.tx;
     (tx.caps, tx.mode) = (caps & tx_caps & !COMMON_CAPS, mode & !FI_RX_CQ_DATA);
     tx.op_flags = request.op_flags[0];
-    (tx.msg_order, tx.comp_order) = (ORDER, FI_ORDER_STRICT);
+    let order = |side: usize| ORDER | request.orders[side] & kind.order_on_request();
+    (tx.msg_order, tx.comp_order) = (order(0), FI_ORDER_STRICT);
     (tx.inject_size, tx.size) = (value(Limit::Inject), value(Limit::SendDepth));
     (tx.iov_limit, tx.rma_iov_limit) = (value(Limit::SendSegments), 1);
     let rx = parts.rx;
     (rx.caps, rx.mode) = (caps & rx_caps & !COMMON_CAPS, mode);
     rx.op_flags = request.op_flags[1];
-    (rx.msg_order, rx.comp_order) = (ORDER, FI_ORDER_STRICT);
+    (rx.msg_order, rx.comp_order) = (order(1), FI_ORDER_STRICT);
     (rx.size, rx.iov_limit) = (value(Limit::ReceiveDepth), value(Limit::ReceiveSegments));
     let ep = parts.ep;
     (ep.kind, ep.protocol, ep.protocol_version) = (kind.number(), FI_PROV_SPECIFIC | 0xfab, 1);
@@ -196,6 +204,9 @@ pub(crate) fn build(
     ep.max_msg_size = value(Limit::Message);
     ep.max_order_raw_size = kind.limit(device, Limit::OrderReadAfterWrite).1;
     ep.max_order_waw_size = kind.limit(device, Limit::OrderWriteAfterWrite).1;
+    if order(0) & FENCED_WRITES != 0 {
+        ep.max_order_war_size = ep.max_order_waw_size;
+    }
     let contexts = |of| match request.wanted(of) {
         FI_SHARED_CONTEXT => FI_SHARED_CONTEXT,
         _ => 1,
@@ -204,7 +215,11 @@ pub(crate) fn build(
         (contexts(Limit::SendContexts), contexts(Limit::ReceiveContexts));
     let domain = parts.domain;
     set_text(&mut domain.name, domain_name)?;
-    domain.threading = FI_THREAD_SAFE;
+    // An application that takes care itself may say so, and gets what it said.
+    domain.threading = match request.threading {
+        FI_THREAD_UNSPEC => FI_THREAD_SAFE,
+        wanted => wanted,
+    };
     // It is automatic, which an application that would do it by hand does not notice.
     let progress = |wanted| if wanted == FI_PROGRESS_UNSPEC { FI_PROGRESS_AUTO } else { wanted };
     domain.control_progress = progress(request.progress[0]);

@@ -8,4 +8,7 @@ pub(crate) mod owned;
 mod request;
 
 pub(crate) use list::getinfo;
-pub(crate) use offer::{CM_DATA_SIZE, FABRIC_NAME, PROVIDER_NAME, RDM_INJECT, default_depth};
+pub(crate) use offer::{
+    CM_DATA_SIZE, FABRIC_NAME, FENCED_ATOMICS, FENCED_WRITES, PROVIDER_NAME, RDM_INJECT,
+    default_depth,
+};

@@ -8,10 +8,12 @@ use super::request::Limit;
 use crate::abi::flags::{
     FI_ATOMIC, FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_DIRECTED_RECV, FI_EP_MSG, FI_EP_RDM,
     FI_INJECT, FI_INJECT_COMPLETE, FI_LOCAL_COMM, FI_MATCH_COMPLETE, FI_MR_ALLOCATED, FI_MR_LOCAL,
-    FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MSG, FI_MULTI_RECV, FI_ORDER_RAR, FI_ORDER_RAS,
-    FI_ORDER_RAW, FI_ORDER_RMA_RAR, FI_ORDER_RMA_RAW, FI_ORDER_RMA_WAW, FI_ORDER_SAS, FI_ORDER_SAW,
-    FI_ORDER_WAS, FI_ORDER_WAW, FI_READ, FI_RECV, FI_REMOTE_COMM, FI_REMOTE_READ, FI_REMOTE_WRITE,
-    FI_RMA, FI_SEND, FI_SOURCE, FI_TAGGED, FI_TRANSMIT_COMPLETE, FI_WRITE, version,
+    FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MSG, FI_MULTI_RECV, FI_ORDER_ATOMIC_RAR,
+    FI_ORDER_ATOMIC_RAW, FI_ORDER_ATOMIC_WAR, FI_ORDER_ATOMIC_WAW, FI_ORDER_RAR, FI_ORDER_RAS,
+    FI_ORDER_RAW, FI_ORDER_RMA_RAR, FI_ORDER_RMA_RAW, FI_ORDER_RMA_WAR, FI_ORDER_RMA_WAW,
+    FI_ORDER_SAS, FI_ORDER_SAW, FI_ORDER_WAR, FI_ORDER_WAS, FI_ORDER_WAW, FI_READ, FI_RECV,
+    FI_REMOTE_COMM, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_RMA, FI_SEND, FI_SOURCE, FI_TAGGED,
+    FI_TRANSMIT_COMPLETE, FI_WRITE, version,
 };
 
 /// The name of this provider. It has none of the names that libfabric knows in it: of `tcp` it would expect more.
@@ -37,6 +39,15 @@ pub(crate) const ORDER: u64 = FI_ORDER_SAS
     | FI_ORDER_RMA_RAR
     | FI_ORDER_RMA_RAW
     | FI_ORDER_RMA_WAW;
+
+/// Orders in which a datagram endpoint gives each write a fence.
+pub(crate) const FENCED_WRITES: u64 = FI_ORDER_WAR | FI_ORDER_RMA_WAR;
+/// Those in which it gives each atomic one.
+pub(crate) const FENCED_ATOMICS: u64 = FI_ORDER_WAR
+    | FI_ORDER_ATOMIC_RAR
+    | FI_ORDER_ATOMIC_RAW
+    | FI_ORDER_ATOMIC_WAR
+    | FI_ORDER_ATOMIC_WAW;
 
 /// The flags that an endpoint can have for all its operations. A completion means that the peer has accepted it: more than
 /// `FI_TRANSMIT_COMPLETE` asks for. `FI_DELIVERY_COMPLETE` there is for writes only, so it is none of these.
@@ -95,6 +106,14 @@ impl EndpointKind {
         [TX_CAPS | both, RX_CAPS | both | rx]
     }
 
+    /// The orders that hold if the application asks for them: fences cost time.
+    pub(crate) fn order_on_request(self) -> u64 {
+        match self {
+            EndpointKind::Message => 0,
+            EndpointKind::Datagram => FENCED_WRITES | FENCED_ATOMICS,
+        }
+    }
+
     /// The flags that it can have for all its operations: of transmits and of receives.
     pub(crate) fn op_flags(self) -> [u64; 2] {
         match self {
@@ -117,6 +136,9 @@ impl EndpointKind {
     /// The largest value that a hint may ask for, and what is offered without one.
     pub(crate) fn limit(self, info: &Info, of: Limit) -> (usize, usize) {
         match (self, of) {
+            (EndpointKind::Datagram, Limit::OrderWriteAfterRead) => {
+                (limit(info, Limit::OrderWriteAfterWrite).0, 0)
+            }
             (EndpointKind::Datagram, Limit::Inject) => (RDM_INJECT, RDM_INJECT),
             (EndpointKind::Datagram, Limit::SendDepth) => RDM_DEPTHS[0],
             (EndpointKind::Datagram, Limit::ReceiveDepth) => RDM_DEPTHS[1],

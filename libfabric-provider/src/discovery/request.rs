@@ -39,6 +39,7 @@ pub(crate) struct Request {
     pub(crate) passive: Option<Name>,
     pub(crate) domain_caps: u64,
     pub(crate) av_type: c_int,
+    pub(crate) threading: c_int,
     /// Of control, of data.
     pub(crate) progress: [c_int; 2],
 }
@@ -117,6 +118,7 @@ impl Request {
                 self.domain = own(domain.name);
                 self.mr_mode = Some(domain.mr_mode);
                 (self.domain_caps, self.av_type) = (domain.caps, domain.av_type);
+                self.threading = domain.threading;
                 self.progress = [domain.control_progress, domain.data_progress];
                 self.has_auth_key |= domain.auth_key_size > 0;
                 self.limits.extend([

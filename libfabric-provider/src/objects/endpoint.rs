@@ -32,6 +32,8 @@ pub(crate) struct Wishes {
     pub(crate) segments: [usize; 2],
     pub(crate) inject: usize,
     pub(crate) caps: u64,
+    /// Of transmits.
+    pub(crate) order: u64,
     /// The application has the mode `FI_RX_CQ_DATA`.
     pub(crate) writes_data: bool,
     pub(crate) op_flags: [u64; 2],

@@ -24,7 +24,7 @@ struct pair {
 static void open_domain(struct pair *pair) {
     struct fi_info *asked = hints();
     uint64_t access = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
-    NEEDS(fi_getinfo(FI_VERSION(1, 9), "127.0.0.1", NULL, FI_SOURCE, asked, &pair->info));
+    NEEDS(fi_getinfo(FI_VERSION(1, 9), host(), NULL, FI_SOURCE, asked, &pair->info));
     fi_freeinfo(asked);
     NEEDS(fi_fabric(pair->info->fabric_attr, &pair->fabric, NULL));
     NEEDS(fi_domain(pair->fabric, pair->info, &pair->domain, NULL));

@@ -19,6 +19,12 @@
 
 static int failures;
 
+/* Where both ends are: the address in ADDRESS, else the loopback, which no RDMA device has. */
+static const char *host(void) {
+    const char *set = getenv("ADDRESS");
+    return set ? set : "127.0.0.1";
+}
+
 /* A call gives this. */
 #define GIVES(call, wanted)                                                                                  \
     do {                                                                                                     \
@@ -56,6 +62,24 @@ static struct fi_info *hints(void) {
     hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED;
     hints->fabric_attr->prov_name = strdup(PROVIDER);
     return hints;
+}
+
+/* An info that no layer has changed. */
+static struct fi_info *info_of(enum fi_ep_type type) {
+    struct fi_info *asked = hints(), *found, *all, *one;
+    asked->ep_attr->type = type;
+    if (type == FI_EP_RDM) {
+        asked->caps |= FI_TAGGED | FI_ATOMIC | FI_DIRECTED_RECV | FI_SOURCE | FI_MULTI_RECV;
+        asked->mode = 0;
+    }
+    NEEDS(fi_getinfo(FI_VERSION(1, 9), host(), NULL, FI_SOURCE, asked, &all));
+    for (found = all; found; found = found->next)
+        if (!strcmp(found->fabric_attr->prov_name, PROVIDER)) break;
+    if (!found) exit(1);
+    one = fi_dupinfo(found);
+    fi_freeinfo(all);
+    fi_freeinfo(asked);
+    return one;
 }
 
 static struct side open_side(struct fid_fabric *fabric, struct fid_domain *domain, struct fi_info *info) {

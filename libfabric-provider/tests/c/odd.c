@@ -298,7 +298,7 @@ int main(int count, char **arguments) {
     struct fid_domain *domain;
     (void)count, (void)arguments;
     of_the_provider();
-    NEEDS(fi_getinfo(FI_VERSION(1, 9), "127.0.0.1", NULL, FI_SOURCE, asked, &info));
+    NEEDS(fi_getinfo(FI_VERSION(1, 9), host(), NULL, FI_SOURCE, asked, &info));
     GIVES(fi_fabric(info->fabric_attr, NULL, NULL), -FI_EINVAL);
     NEEDS(fi_fabric(info->fabric_attr, &fabric, NULL));
     GIVES(fi_domain(fabric, NULL, &domain, NULL), -FI_EINVAL);

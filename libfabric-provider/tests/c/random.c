@@ -10,7 +10,7 @@
 
 static void of_discovery(void) {
     struct fi_info *asked = one_in(8) ? NULL : hints(), *found = NULL;
-    static const char *nodes[] = {NULL, "127.0.0.1", "::1", "localhost", "", "no such node", "0.0.0.0"};
+    const char *nodes[] = {NULL, host(), "::1", "localhost", "", "no such node", "0.0.0.0"};
     static const char *services[] = {NULL, "0", "65535", "65536", "-1", ""};
     if (asked) {
         uint64_t *fields[] = {&asked->caps, &asked->mode, &asked->tx_attr->caps, &asked->tx_attr->mode,
@@ -236,7 +236,7 @@ static void address_some(void) {
     for (int at = 0; at < 8; at++) do to[at] = *some_place(1); while (!to[at].sin_port && !one_in(64));
     CALL(fi_av_insert(av, to, count, one_in(4) ? NULL : numbers, one_in(16) ? some_flags() : 0, NULL));
     CALL(fi_av_lookup(av, draw(8), to, &len));
-    if (one_in(8)) CALL(fi_av_insertsvc(av, "127.0.0.1", "1", numbers, 0, NULL));
+    if (one_in(8)) CALL(fi_av_insertsvc(av, host(), "1", numbers, 0, NULL));
     if (one_in(4)) CALL(fi_av_remove(av, one_in(8) ? NULL : numbers, draw(2), one_in(16) ? some_flags() : 0));
     len = draw(sizeof text);
     (void)fi_av_straddr(av, some_place(1), one_in(4) ? NULL : text, &len);
@@ -362,31 +362,18 @@ static void close_all(void) {
     GIVES(fi_close(&fabric->fid), 0);
 }
 
-/* An info that no layer has changed. */
-static struct fi_info *info_of(enum fi_ep_type type) {
-    struct fi_info *asked = hints(), *found, *all, *one;
-    asked->ep_attr->type = type;
-    if (type == FI_EP_RDM) asked->caps |= FI_TAGGED | FI_ATOMIC | FI_DIRECTED_RECV | FI_SOURCE | FI_MULTI_RECV;
-    NEEDS(fi_getinfo(FI_VERSION(1, 9), "127.0.0.1", NULL, FI_SOURCE, asked, &all));
-    for (found = all; found; found = found->next)
-        if (!strcmp(found->fabric_attr->prov_name, PROVIDER)) break;
-    if (!found) exit(1);
-    one = fi_dupinfo(found);
-    fi_freeinfo(all);
-    fi_freeinfo(asked);
-    return one;
-}
-
 int main(int count, char **arguments) {
     seed = count > 1 ? strtoull(arguments[1], NULL, 10) : (uint64_t)time(NULL) * 1000003 ^ (uint64_t)getpid();
     state = seed;
     uint64_t steps = count > 2 ? strtoull(arguments[2], NULL, 10) : 5000;
     signal(SIGALRM, hangs);
+    /* What is said stays said, whatever the end is. */
+    setvbuf(stdout, NULL, _IOLBF, 0);
     for (int kind = 0; kind < 2; kind++) infos[kind] = info_of(kind ? FI_EP_RDM : FI_EP_MSG);
     NEEDS(fi_fabric(infos[0]->fabric_attr, &fabric, NULL));
     for (int kind = 0; kind < 2; kind++) NEEDS(fi_domain(fabric, infos[kind], &domains[kind], NULL));
     for (int at = 0; at < 8; at++)
-        places[at / 4][at % 4] = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        places[at / 4][at % 4] = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = inet_addr(host())};
     begin();
     while (steps-- > 0 && !failures) step();
     close_all();

@@ -13,8 +13,10 @@ use super::copies::Copies;
 use super::peers::PeerMap;
 use super::pending::{Claims, Pending, PendingTable, Wants};
 use crate::abi::flags::{
-    FI_ADDR_UNSPEC, FI_ETRUNC, FI_MULTI_RECV, FI_READ, FI_REMOTE_CQ_DATA, FI_REMOTE_WRITE, FI_RMA,
+    FI_ADDR_UNSPEC, FI_ATOMIC, FI_ETRUNC, FI_MULTI_RECV, FI_READ, FI_REMOTE_CQ_DATA,
+    FI_REMOTE_WRITE, FI_RMA, FI_WRITE,
 };
+use crate::discovery::{FENCED_ATOMICS, FENCED_WRITES};
 use crate::errno::Errno;
 use crate::objects::av::{AddressUser, AddressVector};
 use crate::objects::bound::{Bound, RX, TX};
@@ -40,6 +42,8 @@ pub(crate) struct RdmEnabled {
     pub(super) id: Whose,
     /// Of transmits, of receives: whether only those that ask for it have a completion.
     pub(super) is_selective: [bool; 2],
+    /// Writes, and atomics, wait for what was read before them: what has these flags has a fence.
+    pub(super) fenced: u64,
     pub(super) tally: Tally,
     pub(super) completions: [Arc<Completions>; 2],
     pub(super) pending: Mutex<PendingTable>,
@@ -62,7 +66,7 @@ struct Taken {
 impl RdmEnabled {
     pub(super) fn new(
         domain: &Arc<Domain>,
-        attr: &RdmAttr,
+        (attr, order): (&RdmAttr, u64),
         bound: &Bound,
         vector: &Arc<AddressVector>,
     ) -> Result<Arc<Self>, Errno> {
@@ -74,6 +78,7 @@ impl RdmEnabled {
             domain: domain.clone(),
             id: Whose::Datagram(NUMBERS.fetch_add(1, Ordering::Relaxed)),
             is_selective: bound.is_selective,
+            fenced: fenced(order),
             tally: bound.tally.clone(),
             completions,
             pending: Mutex::default(),
@@ -306,6 +311,13 @@ impl AddressUser for RdmEnabled {
     }
 }
 
+/// The kinds of operations that need a fence for an order.
+fn fenced(order: u64) -> u64 {
+    let writes = if order & FENCED_WRITES != 0 { FI_RMA | FI_WRITE } else { 0 };
+    let atomics = if order & FENCED_ATOMICS != 0 { FI_ATOMIC } else { 0 };
+    writes | atomics
+}
+
 /// What a post that was refused answers.
 pub(super) fn refused(error: PostError) -> Errno {
     match error {
@@ -330,4 +342,18 @@ fn error_of(status: Status) -> Option<Errno> {
         Status::RemoteAccess => libc::EACCES,
         _ => libc::EIO,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::flags::{FI_ORDER_ATOMIC_WAW, FI_ORDER_RMA_WAR, FI_ORDER_SAS, FI_ORDER_WAR};
+
+    #[test]
+    fn orders_that_need_fences() {
+        assert_eq!(fenced(FI_ORDER_SAS), 0);
+        assert_eq!(fenced(FI_ORDER_RMA_WAR), FI_RMA | FI_WRITE);
+        assert_eq!(fenced(FI_ORDER_SAS | FI_ORDER_ATOMIC_WAW), FI_ATOMIC);
+        assert_eq!(fenced(FI_ORDER_WAR), FI_RMA | FI_WRITE | FI_ATOMIC);
+    }
 }

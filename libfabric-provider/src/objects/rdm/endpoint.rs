@@ -166,7 +166,8 @@ impl ActiveEndpoint for RdmEndpoint {
         attr.max_strangers = STRANGERS;
         attr.slot_len = SLOT;
         attr.window = WindowLimits { places: WINDOW, ..attr.window };
-        let enabled = RdmEnabled::new(&self.domain, &attr, &bound.queues, vector)?;
+        let enabled =
+            RdmEnabled::new(&self.domain, (&attr, self.wishes.order), &bound.queues, vector)?;
         // The lock is held: there is none yet.
         let _ = self.enabled.set(enabled);
         Ok(())

@@ -9,7 +9,7 @@ use super::memory::Memory;
 use super::messages::DIRECT;
 use super::pending::{Pending, Wants};
 use crate::abi::flags::{
-    FI_DELIVERY_COMPLETE, FI_FENCE, FI_READ, FI_REMOTE_CQ_DATA, FI_RMA, FI_WRITE,
+    FI_ATOMIC, FI_DELIVERY_COMPLETE, FI_FENCE, FI_READ, FI_REMOTE_CQ_DATA, FI_RMA, FI_WRITE,
 };
 use crate::errno::Errno;
 use crate::objects::marks;
@@ -66,7 +66,11 @@ impl RdmEnabled {
             // As many bytes as the info's `cq_data_size` says.
             op = op.immediate(options.data as u32);
         }
-        if options.flags & FI_FENCE != 0 {
+        let is_fenced = match flags & FI_ATOMIC {
+            0 => flags & !self.fenced == 0,
+            _ => self.fenced & FI_ATOMIC != 0,
+        };
+        if is_fenced || options.flags & FI_FENCE != 0 {
             op = op.fence();
         }
         if options.flags & FI_DELIVERY_COMPLETE != 0 && flags == FI_WRITE | FI_RMA {
