@@ -1,4 +1,4 @@
-"""The last rank is killed amid traffic. By mpirun, which then ends the others: it says so, and none is left."""
+"""The last rank is killed amid traffic. The launcher ends the others, or an error of theirs ends them, as MPI's default is."""
 
 import os
 import signal
@@ -8,6 +8,7 @@ from mpi4py import MPI
 world = MPI.COMM_WORLD
 rank, ranks = world.rank, world.size
 victim = ranks - 1
+world.Set_errhandler(MPI.ERRORS_ARE_FATAL)
 world.Barrier()
 for turn in range(1_000_000):
     if rank == victim and turn == 100:

@@ -31,5 +31,26 @@ for to in range(ranks):
     window.Put(array.array("q", [rank + 1]), to, target=rank)
 window.Fence()
 assert memoryview(window).cast("q").tolist() == list(range(1, ranks + 1))
+
+# Additions of all ranks to one place: each finds another value, and none is lost. A swap of one rank comes once.
+memoryview(window).cast("q")[0] = 0
+window.Fence()
+one, old, seen = array.array("q", [1]), array.array("q", [0]), []
+window.Lock_all()
+for _ in range(50):
+    window.Fetch_and_op(one, old, 0, 0, MPI.SUM)
+    window.Flush(0)
+    seen.append(old[0])
+    window.Accumulate(one, ranks - 1, 1 if ranks > 1 else 0, MPI.SUM)
+window.Unlock_all()
+window.Fence()
+assert sorted(sum(world.allgather(seen), [])) == list(range(50 * ranks))
+assert memoryview(window).cast("q")[1] == 2 + (50 * ranks if rank == ranks - 1 else 0)
+window.Fence()
+window.Lock_all()
+window.Compare_and_swap(array.array("q", [-rank - 1]), array.array("q", [50 * ranks]), old, 0, 0)
+window.Unlock_all()
+window.Fence()
+assert sum(world.allgather(old[0] == 50 * ranks)) == 1
 window.Free()
 world.Barrier()
