@@ -250,7 +250,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// [`PostError::Again`] at the depth; else as [`post_send`](Endpoint::post_send): `PeerDown` where it is from a peer alone that
-    /// is down, and of which no message waits.
+    /// is down, and none of its messages waits for it.
     pub fn post_recv(&self, recv: &Recv<'_>) -> Result<OpId, PostError> {
         self.check("recv")?;
         self.driver.call(|core| core.post_recv(recv)).map(|key| OpId(Which::Recv(key)))

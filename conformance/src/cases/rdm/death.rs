@@ -97,7 +97,7 @@ pub(super) fn sticky_until_revive(rig: &Rig) -> Outcome {
         let inbox = a.buffer(8)?;
         for min_free in [None, Some(8)] {
             let recv = Recv::new(Pattern::tagged(1).from(*to_b), &inbox);
-            let recv = min_free.map_or(recv.clone(), |min_free| recv.clone().of_many(min_free));
+            let recv = min_free.map_or(recv, |min_free| recv.of_many(min_free));
             expect_refused(a.post_recv(&recv), is_down)?;
         }
         for _ in 0..3 {

@@ -344,7 +344,21 @@ impl<'a> Scene<'a> {
                 }
             }
         }
+        done.retain_mut(|state| self.may_stay(state, at));
         done
+    }
+
+    /// A receive that was just posted, from a peer alone that is down, is refused if nothing waits for it. One of many messages ends
+    /// with what waited.
+    fn may_stay(&self, state: &mut State, at: usize) -> bool {
+        let Some(open) = state.open.get(at) else { return true };
+        let receive = self.receive(open.receive);
+        if !receive.want.from.is_some_and(|from| state.away[from]) {
+            return true;
+        }
+        let has_ended = open.took + open.broken > 0 && (receive.ended || self.is_unseen(receive));
+        state.open.remove(at);
+        has_ended
     }
 
     /// Of what waits and a receive takes, the oldest of each sender.
