@@ -1,8 +1,10 @@
 //! How slow the machine is while programs run.
 //!
 //! Deadlines are stretched by what the machine was like before. If it becomes slower by far, by other work or as a guest that
-//! gets no processor, peers are given up as lost, which is no mistake of a provider.
+//! gets no processor, peers are given up as lost, which is no mistake of a provider. A machine may be as fast as before and stand
+//! still in between, as it does for processes that are to yield to all others: so it counts too how late a short sleep ends.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -11,10 +13,14 @@ use std::time::{Duration, Instant};
 use crate::calibrate;
 use crate::watch::lock;
 
-/// How often a look is taken; one costs some 20 ms.
-const EVERY: Duration = Duration::from_secs(2);
-/// Looks that are kept: longer than any program takes.
-const KEPT: usize = 300;
+/// How long a sleep is.
+const SLEEP: Duration = Duration::from_millis(100);
+/// Sleeps behind which a look is taken; one costs some 20 ms.
+const SLEEPS: u32 = 20;
+/// A sleep that takes so many times as long is late.
+const LATE: f64 = 2.0;
+/// Looks that are kept: of longer than any program takes.
+const KEPT: usize = 3000;
 /// How much slower than before is too slow for deadlines. What the programs themselves take is much less.
 const FAR: f64 = 4.0;
 
@@ -27,8 +33,8 @@ pub(super) struct Pace {
 
 #[derive(Debug, Default)]
 struct Looks {
-    /// When a look ended, and the factor it gave.
-    taken: Mutex<Vec<(Instant, f64)>>,
+    /// When a look or a late sleep ended, and the factor it gave.
+    taken: Mutex<VecDeque<(Instant, f64)>>,
     ends: AtomicBool,
 }
 
@@ -39,7 +45,7 @@ impl Pace {
         let look = move || {
             while !looking.ends.load(Ordering::Relaxed) {
                 looking.look();
-                thread::park_timeout(EVERY);
+                looking.sleep();
             }
         };
         // Without a thread it looks when it is asked.
@@ -55,19 +61,37 @@ impl Pace {
     }
 }
 
-fn slowest(looks: &[(Instant, f64)], begin: Instant) -> Option<f64> {
+fn slowest(looks: &VecDeque<(Instant, f64)>, begin: Instant) -> Option<f64> {
     let since = looks.iter().filter(|(at, _)| *at >= begin);
     since.map(|(_, factor)| *factor).reduce(f64::max)
 }
 
 impl Looks {
+    /// Short sleeps, until the next look.
+    fn sleep(&self) {
+        for _ in 0..SLEEPS {
+            let begin = Instant::now();
+            thread::park_timeout(SLEEP);
+            if self.ends.load(Ordering::Relaxed) {
+                return;
+            }
+            let late = begin.elapsed().as_secs_f64() / SLEEP.as_secs_f64();
+            if late > LATE {
+                self.note(late);
+            }
+        }
+    }
+
     fn look(&self) {
-        let factor = calibrate::factor_now();
+        self.note(calibrate::factor_now());
+    }
+
+    fn note(&self, factor: f64) {
         let mut looks = lock(&self.taken);
         if looks.len() == KEPT {
-            looks.remove(0);
+            looks.pop_front();
         }
-        looks.push((Instant::now(), factor));
+        looks.push_back((Instant::now(), factor));
     }
 }
 
@@ -90,7 +114,7 @@ mod tests {
     fn what_was_before_does_not_count() {
         let begin = Instant::now();
         let second = Duration::from_secs(1);
-        let looks = [(begin, 20.0), (begin + second, 2.0), (begin + 2 * second, 8.0)];
+        let looks = [(begin, 20.0), (begin + second, 2.0), (begin + 2 * second, 8.0)].into();
         assert_eq!(slowest(&looks, begin + second), Some(8.0));
         assert_eq!(slowest(&looks, begin), Some(20.0));
         assert_eq!(slowest(&looks, begin + 3 * second), None);
