@@ -18,6 +18,8 @@ impl Port for Arc<Conn> {
     type Place = Waiter;
     type Posted = ();
 
+    const POSTS_UNDER_LOCK: bool = true;
+
     #[inline]
     fn driver(&self) -> &Driver<CompletionQueue> {
         &self.node.driver

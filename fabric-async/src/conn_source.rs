@@ -1,4 +1,4 @@
-//! The completion queue that the connections of a node share, as the source of the node's driver.
+//! The completion queue that the connections and datagram endpoints of a node share, as the source of the node's driver.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::op_buffers::OpBuffers;
 use crate::op_slab::Phase;
 use crate::source::{SlotGuard, Source};
 
-/// What an operation of a connection keeps.
+/// What an operation of a connection, or of a datagram endpoint, keeps.
 #[derive(Default)]
 pub(crate) struct ConnKeeps {
-    /// The connection whose operation it is.
+    /// Whose operation it is.
     pub(crate) conn_state: Option<Arc<ConnState>>,
     /// The lease that it uses, which lasts at least as long as it.
     pub(crate) lease: Option<Arc<RemoteLeaseState>>,
@@ -24,8 +24,6 @@ pub(crate) struct ConnKeeps {
 impl Source for CompletionQueue {
     type Completion = Completion;
     type Keeps = ConnKeeps;
-
-    const POSTS_UNDER_LOCK: bool = true;
 
     #[inline]
     fn poll(&self, out: &mut [Completion]) -> fabric::Result<usize> {

@@ -1,4 +1,4 @@
-//! What completions and events reach of a connection: everything but its endpoint.
+//! What completions and events reach of a connection, or of a datagram endpoint: everything but the endpoint itself.
 //!
 //! Operations in flight point here. They must not keep the endpoint itself alive, or a connection with a receive
 //! posted, which is to say every one, would never be dropped.
@@ -8,7 +8,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use fabric::{Completion, DisconnectReason, OpKind};
+use fabric::{Completion, DatagramAddress, DisconnectReason, OpKind, Status};
 use fabric_util::sync::{Mutex, MutexGuard};
 
 use crate::buffer::Buffer;
@@ -50,6 +50,42 @@ impl From<Message> for Buffer {
     }
 }
 
+/// A datagram that arrived: a buffer of its length, and where it came from.
+///
+/// ```
+/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/datagrams.rs")); }
+/// # doc::datagrams(async |client, server| {
+/// let to_server = client.resolve(&server.address()).await?;
+/// client.inject_to(&to_server, b"question").await?;
+/// let datagram = server.recv_from().await?;
+/// assert_eq!(*datagram, *b"question"); // it is its bytes
+/// assert_eq!((datagram.source, datagram.immediate), (Some(client.address()), None));
+/// # Ok(()) });
+/// ```
+#[derive(Debug)]
+pub struct Datagram {
+    /// The bytes, as long as the datagram.
+    pub buffer: Buffer,
+    /// The sender's address, as the network has it; `None` where a device does not say. It proves nothing.
+    pub source: Option<DatagramAddress>,
+    /// The sender's 32 bits, if it gave some.
+    pub immediate: Option<u32>,
+}
+
+impl std::ops::Deref for Datagram {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.buffer
+    }
+}
+
+impl From<Datagram> for Buffer {
+    fn from(datagram: Datagram) -> Buffer {
+        datagram.buffer
+    }
+}
+
 /// The peer has written into memory of this side, with [`Connection::write_notify`](crate::Connection::write_notify);
 /// its bytes are visible.
 ///
@@ -80,12 +116,17 @@ pub(crate) struct ConnState {
     pub(crate) receivers: Arc<WaitQueue>,
     pub(crate) watchers: Arc<WaitQueue>,
     life: Mutex<Life>,
+    /// It is of a datagram endpoint.
+    is_of_datagrams: bool,
 }
 
 #[derive(Default)]
 pub(crate) struct Inbox {
     pub(crate) messages: VecDeque<Message>,
     pub(crate) notifications: VecDeque<Notification>,
+    pub(crate) datagrams: VecDeque<Datagram>,
+    /// Datagrams that were longer than their receives.
+    pub(crate) too_long: u64,
     /// Receives that are posted.
     pub(crate) posted: usize,
     /// Places of the table that receives had, for the next ones.
@@ -102,10 +143,19 @@ struct Life {
 
 impl ConnState {
     pub(crate) fn new(timers: &Arc<Timers>) -> Arc<Self> {
+        Arc::new(Self::of_any(timers))
+    }
+
+    /// That of a datagram endpoint.
+    pub(crate) fn of_datagrams(timers: &Arc<Timers>) -> Arc<Self> {
+        Arc::new(ConnState { is_of_datagrams: true, ..Self::of_any(timers) })
+    }
+
+    fn of_any(timers: &Arc<Timers>) -> Self {
         let queue = || WaitQueue::new(timers);
         let (room, receivers, watchers) = (queue(), queue(), queue());
         let (inbox, life) = (Mutex::default(), Mutex::default());
-        Arc::new(ConnState { room, inbox, receivers, watchers, life })
+        ConnState { room, inbox, receivers, watchers, life, is_of_datagrams: false }
     }
 
     #[inline]
@@ -132,10 +182,14 @@ impl ConnState {
         match completion.kind {
             _ if !completion.is_ok() => {
                 // The connection has ended. The last receive reports it: until then messages may come that arrived before.
+                inbox.too_long += u64::from(completion.status == Status::TooLong);
                 let last = inbox.posted == 0;
                 drop(inbox);
                 if last {
                     self.wake_all(wakers);
+                } else if self.is_of_datagrams {
+                    // This one alone is lost, and its receive is to be replaced.
+                    self.receivers.wake_first(wakers);
                 }
                 Some(buffer)
             }
@@ -153,7 +207,12 @@ impl ConnState {
             }
             _ => {
                 buffer.truncate(completion.len);
-                inbox.messages.push_back(Message { buffer, immediate: completion.immediate });
+                let Completion { immediate, source, .. } = *completion;
+                if self.is_of_datagrams {
+                    inbox.datagrams.push_back(Datagram { buffer, source, immediate });
+                } else {
+                    inbox.messages.push_back(Message { buffer, immediate });
+                }
                 // A future that joins the queue locks the inbox afterwards.
                 if !self.receivers.is_empty() {
                     self.receivers.wake_first(wakers);

@@ -49,6 +49,7 @@
 //!   change the memory.
 //! - *Cancellation.* All futures are cancel-safe: any may be dropped at any time. One that is held and not polled, or
 //!   forgotten, keeps what it has, and its turn for at most 50 ms: others go on.
+//! - *Many peers.* [`datagram::DatagramEndpoint`] sends unreliable datagrams to any address; reliable ones have the feature `rdm`.
 //! - *Failure.* The end of a connection is an [`Error::Disconnected`] with the reason, everywhere.
 //! - *Executors.* Works with any executor; a minimal [`block_on`] is included.
 //! - *Trust.* By default nothing is encrypted or authenticated: see [`fabric::Security`].
@@ -125,6 +126,8 @@ mod connect;
 #[forbid(unsafe_code)]
 mod connection;
 #[forbid(unsafe_code)]
+pub mod datagram;
+#[forbid(unsafe_code)]
 mod deferred;
 #[forbid(unsafe_code)]
 mod driver;
@@ -163,6 +166,8 @@ mod pool;
 pub mod rdm;
 #[forbid(unsafe_code)]
 mod reactor;
+#[forbid(unsafe_code)]
+mod receives;
 #[forbid(unsafe_code)]
 mod recv;
 #[forbid(unsafe_code)]

@@ -16,6 +16,9 @@ pub(crate) trait Port: Unpin {
     /// What names a posted operation, beside its slot.
     type Posted: Copy + Unpin;
 
+    /// Whether operations are posted under the lock of their slot. No port may do so whose posts run user code, as loggers are.
+    const POSTS_UNDER_LOCK: bool;
+
     fn driver(&self) -> &Driver<Self::Source>;
 
     /// Somebody is to watch the descriptor for the future that is being polled. Says whether that one arms it; else the
@@ -97,7 +100,6 @@ impl<E: Port, W: PostOp<E>> OpFuture<E, W> {
     }
 
     /// Where it is in the slab, once it was posted.
-    #[cfg(feature = "rdm")]
     pub(crate) fn slot(&self) -> Option<u32> {
         match self.stage {
             OpState::InFlight(_, number, _) => Some(number),
@@ -213,7 +215,7 @@ pub(crate) fn try_post<E: Port, W: PostOp<E>>(
 ) -> Result<Option<(u32, E::Posted)>> {
     let slab = &port.driver().slab;
     let number = slab.begin()?;
-    let posted = match E::Source::POSTS_UNDER_LOCK {
+    let posted = match E::POSTS_UNDER_LOCK {
         true => post_under_lock(port, work, buffers, number),
         false => post_unlocked(port, work, buffers, number),
     };
@@ -247,7 +249,6 @@ fn post_under_lock<E: Port, W: PostOp<E>>(
 }
 
 /// The slot is filled before the post, but for the buffers: no task but this future asks for them, and that later.
-#[cfg_attr(not(feature = "rdm"), allow(dead_code))]
 fn post_unlocked<E: Port, W: PostOp<E>>(
     port: &E,
     work: &W,

@@ -11,6 +11,7 @@ use std::task::{Context, Poll, ready};
 use crate::conn::Conn;
 use crate::conn_state::{ConnState, Inbox, Message, Notification};
 use crate::error::Result;
+use crate::receives::{InboxOwner, missing, post_missing, refill};
 use crate::timers::Timer;
 use crate::wait_queue::{WaitQueue, Waiter};
 
@@ -51,7 +52,7 @@ impl Inbound for Notification {
 /// # Ok(()) });
 /// ```
 #[must_use = "nothing is received until it is awaited"]
-pub struct Receive(RecvFuture<Message>);
+pub struct Receive(RecvFuture<Conn, Message>);
 
 /// The next notification: see [`Connection::notified`](crate::Connection::notified).
 ///
@@ -65,7 +66,7 @@ pub struct Receive(RecvFuture<Message>);
 /// # Ok(()) });
 /// ```
 #[must_use = "nothing is received until it is awaited"]
-pub struct Notified(RecvFuture<Notification>);
+pub struct Notified(RecvFuture<Conn, Notification>);
 
 /// The notifications, one after the other, as a [`Stream`](futures_core::Stream): see
 /// [`Connection::notifications`](crate::Connection::notifications).
@@ -91,8 +92,9 @@ pub struct Notifications {
     next: Option<Notified>,
 }
 
-struct RecvFuture<A: Inbound> {
-    conn: Arc<Conn>,
+/// Waits for the next of what arrives at a connection, or a datagram endpoint.
+pub(crate) struct RecvFuture<O: InboxOwner, A: Inbound> {
+    pub(crate) owner: Arc<O>,
     waiter: Waiter,
     asleep: bool,
     /// Where memory was missing.
@@ -100,16 +102,17 @@ struct RecvFuture<A: Inbound> {
     what: std::marker::PhantomData<fn() -> A>,
 }
 
-impl<A: Inbound> RecvFuture<A> {
-    fn new(conn: &Arc<Conn>) -> Self {
-        let (conn, waiter) = (conn.clone(), Waiter::default());
-        RecvFuture { conn, waiter, asleep: false, timer: None, what: std::marker::PhantomData }
+impl<O: InboxOwner, A: Inbound> RecvFuture<O, A> {
+    pub(crate) fn new(owner: &Arc<O>) -> Self {
+        let (owner, waiter) = (owner.clone(), Waiter::default());
+        RecvFuture { owner, waiter, asleep: false, timer: None, what: std::marker::PhantomData }
     }
 
     #[inline]
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<A>> {
-        let RecvFuture { conn, waiter, asleep, timer, .. } = self;
-        let (node, conn_state) = (&conn.node, &*conn.conn_state);
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<A>> {
+        let RecvFuture { owner, waiter, asleep, timer, .. } = self;
+        let owner = &**owner;
+        let (node, conn_state) = (owner.node(), &**owner.state());
         let queue = A::queue(conn_state);
         let mut wants_memory = false;
         let mut attempt = |is_turn: bool| {
@@ -121,19 +124,19 @@ impl<A: Inbound> RecvFuture<A> {
             }
             let mut inbox = conn_state.inbox();
             let found = A::take(&mut inbox);
-            let dry = inbox.posted <= conn.settings.receives / 2;
-            let missing = if found.is_some() { conn.missing(&mut inbox) } else { None };
+            let dry = inbox.posted <= owner.settings().receives / 2;
+            let next = if found.is_some() { missing(owner, &mut inbox) } else { None };
             drop(inbox);
             if let Some(found) = found {
                 // Room for the next one. That there is no memory for it is reported when nothing is left to arrive.
-                let _ = conn.post_missing(missing);
+                let _ = post_missing(owner, next);
                 return Some(Ok(found));
             }
             if !dry {
                 return None;
             }
-            match conn.refill() {
-                _ if !conn.is_alive() && conn_state.inbox().posted == 0 => Some(Err(conn.over())),
+            match refill(owner) {
+                _ if !owner.is_alive() && conn_state.inbox().posted == 0 => Some(Err(owner.over())),
                 Ok(()) | Err(crate::Error::Disconnected(_)) => None,
                 Err(crate::Error::PoolExhausted { .. }) => {
                     wants_memory = true;
@@ -153,10 +156,10 @@ impl<A: Inbound> RecvFuture<A> {
     }
 }
 
-impl<A: Inbound> Drop for RecvFuture<A> {
+impl<O: InboxOwner, A: Inbound> Drop for RecvFuture<O, A> {
     fn drop(&mut self) {
-        self.conn.node.driver.awake(&mut self.asleep);
-        A::queue(&self.conn.conn_state).leave(&mut self.waiter);
+        self.owner.node().driver.awake(&mut self.asleep);
+        A::queue(self.owner.state()).leave(&mut self.waiter);
     }
 }
 
@@ -202,7 +205,7 @@ impl futures_core::Stream for Notifications {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let Some(next) = &mut self.next else { return Poll::Ready(None) };
         let item = ready!(Pin::new(&mut *next).poll(cx));
-        let then = item.is_ok().then(|| Notified::new(&next.0.conn));
+        let then = item.is_ok().then(|| Notified::new(&next.0.owner));
         self.next = then;
         Poll::Ready(Some(item))
     }

@@ -22,9 +22,6 @@ pub(crate) trait Source: Send + Sync + Sized + 'static {
     /// What an operation has in its slot beside its buffers.
     type Keeps: Default + Send;
 
-    /// Whether operations are posted under the lock of their slot. No source may do so that runs user code, as loggers are.
-    const POSTS_UNDER_LOCK: bool;
-
     /// Makes the progress that [`poll`](Source::poll) does not. The caller holds no lock.
     #[inline]
     fn progress(&self) {}

@@ -14,6 +14,8 @@ use std::task::Poll;
 
 use child::in_child;
 use common::{address, node, pair};
+use fabric::{Capabilities, DatagramAttr, Hints};
+use fabric_async::datagram::DatagramEndpoint;
 use fabric_async::{WaitStrategy, block_on};
 
 #[track_caller]
@@ -47,6 +49,30 @@ fn what_a_child_awaits_is_refused() {
             assert_eq!(b.recv().await.unwrap().len(), 5);
             assert_eq!(b.recv().await.unwrap().len(), 6);
             assert_eq!(second.await.unwrap().len(), 6);
+        });
+    }
+}
+
+#[test]
+fn datagrams_of_a_child_are_refused() {
+    let hints = Hints { capabilities: Capabilities::DATAGRAMS, ..Hints::default() };
+    for wait in [WaitStrategy::Busy, WaitStrategy::Blocking, WaitStrategy::Adaptive] {
+        let node = node(|b| b.hints(hints.clone()).wait(wait));
+        let it = DatagramEndpoint::new(&node, &DatagramAttr::default()).unwrap();
+        block_on(async {
+            let to_itself = it.resolve(&it.address()).await.unwrap();
+            let buffer = node.pool().alloc(6).unwrap();
+            in_child(|| {
+                refused(block_on(it.recv_from()));
+                refused(it.drops());
+                refused(block_on(it.resolve(&it.address())));
+                refused(block_on(it.inject_to(&to_itself, b"hello")));
+                let given_back = block_on(it.send_to(&to_itself, buffer)).unwrap_err();
+                assert!(given_back.to_string().contains("fork"), "{given_back:?}");
+                assert_eq!(given_back.buffer.len(), 6);
+            });
+            it.inject_to(&to_itself, b"hello").await.unwrap();
+            assert_eq!(*it.recv_from().await.unwrap(), *b"hello");
         });
     }
 }

@@ -136,6 +136,9 @@ impl Port for ToPeer {
     type Place = RoomPlace;
     type Posted = OpId;
 
+    // A post may connect, or log.
+    const POSTS_UNDER_LOCK: bool = false;
+
     #[inline]
     fn driver(&self) -> &Driver<RdmSource> {
         &self.inner.driver
@@ -169,6 +172,9 @@ impl Port for RecvPort {
     type Source = RdmSource;
     type Place = RoomPlace;
     type Posted = OpId;
+
+    // A post may connect, or log.
+    const POSTS_UNDER_LOCK: bool = false;
 
     #[inline]
     fn driver(&self) -> &Driver<RdmSource> {

@@ -89,9 +89,6 @@ impl Source for RdmSource {
     type Completion = Completion;
     type Keeps = RdmKeeps;
 
-    // A post may connect, or log.
-    const POSTS_UNDER_LOCK: bool = false;
-
     #[inline]
     fn progress(&self) {
         if let Some(endpoint) = &self.endpoint {

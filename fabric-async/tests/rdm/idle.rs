@@ -5,7 +5,7 @@ use std::time::Duration;
 use fabric_async::block_on;
 use fabric_rdm::matching::Pattern;
 
-use crate::rig::pair;
+use crate::rig::{pair, providers};
 
 /// How often threads of this process went to sleep, by their names: those of endpoints and of nodes.
 fn sleeps() -> u64 {
@@ -35,7 +35,7 @@ fn an_idle_endpoint_costs_no_wake_ups() {
         assert!(output.status.success(), "{}{text}", String::from_utf8_lossy(&output.stdout));
         return;
     }
-    for provider in ["tcp", "shm", "mem"] {
+    for provider in providers() {
         for tokio in [false, true] {
             let it = pair(provider);
             let (a, to_b) = (it.a.clone(), it.to_b);

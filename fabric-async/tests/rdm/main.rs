@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, which clippy does not take for tests
 
 mod cancel;
+#[path = "../common/everywhere.rs"]
+mod everywhere;
 mod idle;
 mod messages;
 mod notified;

@@ -1,17 +1,15 @@
 //! Two endpoints that know each other, over a provider, and executors.
 
-use std::time::{Duration, Instant};
-
-use fabric::{Catalog, Hints};
+use fabric_async::Buffer;
 use fabric_async::rdm::Endpoint;
-use fabric_async::{Buffer, Node, block_on};
 use fabric_rdm::{Peer, RdmAttr};
 
-/// Those that need no device.
-pub(crate) const PROVIDERS: [&str; 3] = ["mem", "tcp", "shm"];
+pub(crate) use crate::everywhere::{eventually, node_with};
 
-/// No test waits so long for anything.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Those that run here.
+pub(crate) fn providers() -> Vec<&'static str> {
+    crate::everywhere::providers(&["mem", "tcp", "shm"])
+}
 
 /// Two endpoints, each the other's peer.
 pub(crate) struct Pair {
@@ -21,15 +19,8 @@ pub(crate) struct Pair {
     pub(crate) to_a: Peer,
 }
 
-pub(crate) fn node(provider: &str) -> Node {
-    let hints = Hints { provider: Some(provider.into()), ..Hints::default() };
-    let catalog = Catalog::builtin().add(provider_mem::MemProvider::new()).unwrap();
-    let domain = catalog.open(&hints).unwrap();
-    Node::builder().build_on(&domain).unwrap()
-}
-
 pub(crate) fn pair_with(provider: &str, attr: &RdmAttr) -> Pair {
-    let node = node(provider);
+    let node = node_with(provider, |settings| settings);
     let (a, b) = (Endpoint::new(&node, attr).unwrap(), Endpoint::new(&node, attr).unwrap());
     let (to_b, to_a) = (a.insert(b.address()).unwrap(), b.insert(a.address()).unwrap());
     Pair { a, b, to_b, to_a }
@@ -57,27 +48,10 @@ impl Pair {
     }
 }
 
-/// Runs it over each provider, once by `block_on` and once as a task of a runtime of two threads.
+/// Runs it over each provider, by `block_on` and on tokio.
 pub(crate) fn everywhere<F>(test: impl Fn(&'static str) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    for provider in PROVIDERS {
-        eprintln!("{provider}, block_on");
-        block_on(test(provider));
-        eprintln!("{provider}, tokio");
-        let test = runtime.spawn(test(provider));
-        runtime.block_on(async { tokio::time::timeout(PATIENCE, test).await }).unwrap().unwrap();
-    }
-}
-
-/// Looks again and again, letting others run, until something holds.
-pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "not within a minute: {what}");
-        std::thread::sleep(Duration::from_micros(200));
-    }
+    crate::everywhere::over(providers(), test);
 }

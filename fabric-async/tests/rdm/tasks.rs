@@ -8,7 +8,8 @@ use fabric_async::block_on;
 use fabric_rdm::Kind;
 use fabric_rdm::matching::Pattern;
 
-use crate::rig::{PROVIDERS, pair};
+use crate::everywhere::patience;
+use crate::rig::{pair, providers};
 
 /// Each task has its tag, and echoes.
 async fn rounds(it: Arc<crate::rig::Pair>, tag: u64, rounds: usize) {
@@ -35,14 +36,14 @@ fn many_tasks_with_tags_on_tokio() {
     for threads in [1, 3] {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let runtime = builder.worker_threads(threads).enable_all().build().unwrap();
-        for provider in PROVIDERS {
+        for provider in providers() {
             eprintln!("{provider}");
             let it = Arc::new(pair(provider));
             let tasks: Vec<_> =
                 (0..40).map(|tag| runtime.spawn(rounds(it.clone(), tag, 10))).collect();
             runtime.block_on(async {
                 for task in tasks {
-                    tokio::time::timeout(Duration::from_secs(60), task).await.unwrap().unwrap();
+                    tokio::time::timeout(patience(), task).await.unwrap().unwrap();
                 }
             });
             assert!(it.is_clean(), "{}", it.a.dump());
@@ -52,7 +53,7 @@ fn many_tasks_with_tags_on_tokio() {
 
 #[test]
 fn many_threads_with_block_on() {
-    for provider in PROVIDERS {
+    for provider in providers() {
         eprintln!("{provider}");
         let it = Arc::new(pair(provider));
         let threads: Vec<_> = (0..8)
@@ -69,7 +70,7 @@ fn many_threads_with_block_on() {
 /// A runtime without its descriptors, and one that is shut down while futures of it sleep: others go on.
 #[test]
 fn runtimes_come_and_go() {
-    for provider in PROVIDERS {
+    for provider in providers() {
         eprintln!("{provider}");
         let it = Arc::new(pair(provider));
         let poor = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -93,7 +94,7 @@ fn runtimes_come_and_go() {
 /// Where no future is polled, receives that were posted get their messages, and senders of long ones their end.
 #[test]
 fn receives_meet_messages_without_polls() {
-    for provider in PROVIDERS {
+    for provider in providers() {
         eprintln!("{provider}");
         let it = pair(provider);
         let polled = AtomicUsize::new(0);
