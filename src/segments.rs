@@ -14,15 +14,17 @@ fn too_many(name: &'static str, max: usize) -> Error {
 }
 
 impl DomainInner {
-    /// Checks local slices as a post does, and holds them for a later one; gives the sum of the lengths.
+    /// Checks local slices as a post does, and adds them to those that are held for a later one, of which there are none; gives the
+    /// sum of the lengths.
     pub(crate) fn hold_slices(
         &self,
         name: &'static str,
         slices: &Slices<'_>,
         need: Access,
         max: usize,
-    ) -> Result<(usize, SmallVec<[OwnedSlice; 1]>)> {
-        let (mut total, mut held) = (0usize, SmallVec::new());
+        held: &mut SmallVec<[OwnedSlice; 1]>,
+    ) -> Result<usize> {
+        let mut total = 0usize;
         for slice in slices.as_slice() {
             self.check_slice(name, slice, need)?;
             if !slice.is_empty() {
@@ -33,7 +35,7 @@ impl DomainInner {
                 return Err(too_many(name, max));
             }
         }
-        Ok((total, held))
+        Ok(total)
     }
 
     /// Checks local slices and appends them, with a reference to each region; gives the sum of the lengths.

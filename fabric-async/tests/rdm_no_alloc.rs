@@ -10,10 +10,11 @@ mod common;
 
 use allocations::{allocates_nothing, check_counters};
 use common::{exposed, node};
+use fabric::{Op, Slice};
 use fabric_async::rdm::Endpoint;
-use fabric_async::{WaitStrategy, block_on};
-use fabric_rdm::RdmAttr;
+use fabric_async::{Node, WaitStrategy, block_on};
 use fabric_rdm::matching::Pattern;
+use fabric_rdm::{OpId, PostError, RdmAttr, Recv, Send};
 use futures_util::future::{join3, join5};
 
 /// So many messages have room at a peer.
@@ -25,6 +26,7 @@ fn operations() {
     check_counters();
     for wait in [WaitStrategy::Busy, WaitStrategy::Blocking, WaitStrategy::Adaptive] {
         let node = node(|b| b.wait(wait));
+        block_on(kept(&node));
         let mut attr = RdmAttr::default();
         attr.window.places.window = PLACES as u64;
         attr.window.places.reserved = PLACES as u64;
@@ -110,5 +112,58 @@ fn operations() {
             })
             .await;
         });
+    }
+}
+
+/// Operations of the endpoint below that are kept since the connection has no room for them: futures make progress between
+/// posts, so of theirs hardly any is.
+async fn kept(node: &Node) {
+    const AT_ONCE: usize = 12;
+    let mut attr = RdmAttr::default();
+    attr.connection_depth = 8;
+    let (a, b) = (endpoint(node, &attr), endpoint(node, &attr));
+    let (to_b, _) = (a.insert(b.address()).unwrap(), b.insert(a.address()).unwrap());
+    let to_itself = a.insert(a.address()).unwrap();
+    let (region, remote) = exposed(node, 4096);
+    let parts: [Slice<'_>; 4] = std::array::from_fn(|n| region.slice(16 * n..16 * n + 8));
+    let long = vec![1; a.max_inject().unwrap()];
+    assert!(long.len() > 64, "more than what waits has in itself");
+    let write = Op::write(&parts, remote.at(1024));
+    let injected = Op::inject_write(&long, remote.at(0));
+    for (to, target) in [(to_b, &b), (to_itself, &a)] {
+        for (what, write) in [("several slices", &write), ("injected bytes", &injected)] {
+            allocates_nothing(&format!("kept writes of {what}"), 100, async || {
+                (0..AT_ONCE).for_each(|_| post(a.post(to, write)));
+                take(&[&a], AT_ONCE);
+            })
+            .await;
+        }
+        allocates_nothing("kept messages of injected bytes", 100, async || {
+            let recv = Recv::new(Pattern::untagged(), region.slice(2048..));
+            (0..AT_ONCE).for_each(|_| post(target.post_recv(&recv)));
+            (0..AT_ONCE).for_each(|_| post(a.post_send(to, &Send::inject(&long))));
+            take(&[&a, target], 2 * AT_ONCE);
+        })
+        .await;
+    }
+}
+
+fn endpoint(node: &Node, attr: &RdmAttr) -> fabric_rdm::Endpoint {
+    fabric_rdm::Endpoint::new(node.domain(), attr).unwrap()
+}
+
+fn post(posted: Result<OpId, PostError>) {
+    posted.unwrap();
+}
+
+/// Takes so many completions.
+fn take(endpoints: &[&fabric_rdm::Endpoint], count: usize) {
+    let mut taken = 0;
+    while taken < count {
+        for endpoint in endpoints {
+            let done = endpoint.poll_one().unwrap();
+            assert!(done.is_none_or(|done| done.is_ok()), "{done:?}");
+            taken += usize::from(done.is_some());
+        }
     }
 }

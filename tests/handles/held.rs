@@ -100,3 +100,32 @@ fn a_kept_operation_is_posted_as_it_was() {
     assert_eq!(ended, [(5, 16, true), (6, 5, true)]);
     region.close().unwrap();
 }
+
+/// What is renewed is the new operation and nothing of the old one, and lets go of that one's regions.
+#[test]
+fn a_kept_operation_is_renewed_in_its_place() {
+    let rig = Rig::new();
+    let attr = EndpointAttr::default();
+    let region = rig.domain.alloc(64, Access::LOCAL_WRITE).unwrap();
+    let parts: [Slice<'_>; 2] = [region.slice(..8), region.slice(32..40)];
+    let two_parts = Op::send(&parts);
+    let mut kept = OwnedOp::new(&rig.domain, &attr, &two_parts.immediate(7)).unwrap();
+    kept.renew(&rig.domain, &attr, &Op::inject(b"bytes")).unwrap();
+    assert_eq!(kept.len(), 5);
+    kept.post(&rig.endpoint, 1).unwrap();
+    kept.renew(&rig.domain, &attr, &Op::send(region.slice(..16))).unwrap();
+    assert!(matches!(region.close(), Err(Error::Busy)));
+    kept.post(&rig.endpoint, 2).unwrap();
+    // It is refused, and then nothing is held of either.
+    invalid(kept.renew(&rig.domain, &attr, &Op::send(region.slice(..65))));
+    assert_eq!(kept.len(), 0);
+    let ended: Vec<_> = std::iter::from_fn(|| rig.queue.poll_one().unwrap()).collect();
+    let ended: Vec<_> = ended.iter().map(|end| (end.context, end.len, end.is_ok())).collect();
+    assert_eq!(ended, [(1, 5, true), (2, 16, true)]);
+    assert!(matches!(kept.post(&rig.endpoint, 3), Err(Error::InvalidState(_))));
+    region.close().unwrap();
+    kept.renew(&rig.domain, &attr, &Op::inject(b"")).unwrap();
+    kept.post(&rig.endpoint, 4).unwrap();
+    kept.let_go();
+    assert!(matches!(kept.post(&rig.endpoint, 5), Err(Error::InvalidState(_))));
+}

@@ -1,7 +1,7 @@
 //! What an endpoint keeps of operations, messages and receives until they end.
 
-use fabric::{Endpoint, Grant, OwnedOp, OwnedSlice, PendingGrant};
-use fabric_core::{Error, RemoteRegion, Result};
+use fabric::{Grant, OwnedOp, OwnedSlice, PendingGrant};
+use fabric_core::{RemoteRegion, Result};
 use smallvec::SmallVec;
 
 use super::completion::Kind;
@@ -77,24 +77,15 @@ impl SendOp {
 /// What is needed of an operation that was not posted at once, or not all of it.
 pub(super) enum Body {
     Message(Box<Outgoing>),
-    OneSided(Box<KeptOp>),
+    OneSided(Box<OwnedOp>),
     /// A write with immediate data: like a message without bytes it needs a place in the window, and has it or not.
-    Notified(Box<KeptOp>, bool),
+    Notified(Box<OwnedOp>, bool),
     /// All that is needed of it was posted.
     Posted,
 }
 
-/// A one-sided operation that waits, until it is let go of: its box is for the next one.
-pub(super) struct KeptOp(pub(super) Option<OwnedOp>);
-
-impl KeptOp {
-    pub(super) fn post(&self, to: &Endpoint, context: u64) -> Result<()> {
-        let gone = || Error::state("post", "the operation was let go of");
-        self.0.as_ref().ok_or_else(gone)?.post(to, context)
-    }
-}
-
 /// A message on its way.
+#[derive(Default)]
 pub(super) struct Outgoing {
     pub(super) tag: Option<u64>,
     pub(super) immediate: Option<u32>,
@@ -110,29 +101,35 @@ pub(super) struct Outgoing {
     pub(super) grant: GrantState,
 }
 
+#[derive(Default)]
 pub(super) enum GrantState {
+    #[default]
     None,
     Pending(PendingGrant),
     Open(#[allow(dead_code)] Grant), // revoked by its drop
 }
 
-/// Where the payload is.
-pub(super) enum Source {
-    Slice(OwnedSlice),
-    Bytes(SmallVec<[u8; 64]>),
+/// What holds the payload: a slice, or bytes, for which it keeps the memory that it had.
+#[derive(Default)]
+pub(super) struct Source {
+    pub(super) slice: Option<OwnedSlice>,
+    bytes: SmallVec<[u8; 64]>,
 }
 
 impl Outgoing {
-    /// Of what is posted, with its payload held.
-    pub(super) fn new(send: &Send<'_>, source: Source, charged: Option<Way>) -> Self {
-        let Send { tag, immediate, matched, .. } = *send;
-        let (number, taken, grant) = (0, 0, GrantState::None);
-        Outgoing { tag, immediate, matched, source, number, charged, taken, grant }
+    /// Makes it what is posted, with its payload held.
+    pub(super) fn renew(&mut self, send: &Send<'_>, charged: Option<Way>) -> Result<()> {
+        self.clear();
+        self.source.hold(send.payload)?;
+        (self.tag, self.immediate, self.matched) = (send.tag, send.immediate, send.matched);
+        (self.number, self.taken, self.charged) = (0, 0, charged);
+        Ok(())
     }
 
     /// Lets go of the payload.
     pub(super) fn clear(&mut self) {
-        self.source = Source::Bytes(SmallVec::new());
+        self.source.slice = None;
+        self.source.bytes.clear();
         self.grant = GrantState::None;
     }
 
@@ -143,12 +140,28 @@ impl Outgoing {
 }
 
 impl Source {
-    /// Payload that is needed beyond the post.
-    pub(super) fn hold(payload: PayloadRef<'_>) -> Result<Self> {
-        Ok(match payload {
-            PayloadRef::Slice(slice) => Source::Slice(slice.hold()?),
-            PayloadRef::Bytes(bytes) => Source::Bytes(SmallVec::from_slice(bytes)),
-        })
+    /// Holds payload that is needed beyond the post.
+    fn hold(&mut self, payload: PayloadRef<'_>) -> Result<()> {
+        match payload {
+            PayloadRef::Slice(slice) => self.slice = Some(slice.hold()?),
+            PayloadRef::Bytes(bytes) => self.bytes.extend_from_slice(bytes),
+        }
+        Ok(())
+    }
+
+    pub(super) fn payload(&self) -> PayloadRef<'_> {
+        match &self.slice {
+            Some(slice) => PayloadRef::Slice(slice.as_slice()),
+            None => PayloadRef::Bytes(&self.bytes),
+        }
+    }
+
+    /// A part of it, which has so many bytes.
+    pub(super) fn part(&self, start: usize, len: usize) -> PayloadRef<'_> {
+        match self.payload() {
+            PayloadRef::Slice(slice) => PayloadRef::Slice(slice.slice(start..start + len)),
+            PayloadRef::Bytes(bytes) => PayloadRef::Bytes(&bytes[start..start + len]),
+        }
     }
 }
 

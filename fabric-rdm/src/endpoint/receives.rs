@@ -8,8 +8,8 @@ use super::completion::{Completion, Kind, Status};
 use super::core::Core;
 use super::deliveries::InSlot;
 use super::link::{Control, PeerLink};
-use super::op::Recv;
-use super::ops::{Arrival, Body, Delivery, Incoming, Met, Payload, RecvOp, Source};
+use super::op::{PayloadRef, Recv};
+use super::ops::{Arrival, Body, Delivery, Incoming, Met, Payload, RecvOp};
 use super::post_error::{Full, PostError};
 use super::shared::Shared;
 use super::slots::SlotPart;
@@ -196,9 +196,9 @@ impl Core {
             let (start, len) = (met.offset as usize, met.len as usize);
             let into = recv.into.as_slice().slice(start..start + len);
             // Both were checked when they were posted.
-            let _ = match &message.source {
-                Source::Bytes(bytes) => into.write_at(0, &bytes[..len]),
-                Source::Slice(from) => into.copy_from(from.as_slice().slice(..len)),
+            let _ = match message.source.payload() {
+                PayloadRef::Bytes(bytes) => into.write_at(0, &bytes[..len]),
+                PayloadRef::Slice(from) => into.copy_from(from.slice(..len)),
             };
         }
         shared.end_met(met, Status::Ok, immediate, None);

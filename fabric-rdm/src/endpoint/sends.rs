@@ -1,13 +1,13 @@
 //! Posting to peers: messages and one-sided operations, and their ends.
 
-use fabric::{Access, Completion as RawCompletion, Op, OpKind, OwnedOp};
+use fabric::{Access, Completion as RawCompletion, Op, OpKind};
 use fabric_core::{Error, Status as RawStatus};
 
 use super::completion::{Kind, Status};
 use super::core::Core;
 use super::link::{PeerLink, PostedKind};
 use super::op::{PayloadRef, Send};
-use super::ops::{Body, Outgoing, SendOp, Source};
+use super::ops::{Body, SendOp};
 use super::post_error::{Full, PostError};
 use super::shared::Shared;
 use super::table::OpKey;
@@ -61,9 +61,8 @@ impl Core {
             }
             shared.sends.remove(key);
         }
-        let source = Source::hold(payload).inspect_err(|_| link.uncharge(charged, len))?;
-        let message = Outgoing::new(send, source, charged);
-        let body = shared.keep_message(message);
+        let body =
+            shared.keep_message(send, charged).inspect_err(|_| link.uncharge(charged, len))?;
         let key = shared.sends.insert(op(body));
         match charged {
             Some(_) => link.submit(shared, key),
@@ -121,9 +120,8 @@ impl Core {
                 }
             }
         }
-        let kept = OwnedOp::new(&shared.domain, &shared.connection_attr, &op.signaled())
-            .inspect_err(|_| link.uncharge(charged.flatten(), 0))?;
-        let kept = shared.keep_op(kept);
+        let kept =
+            shared.keep_op(&op.signaled()).inspect_err(|_| link.uncharge(charged.flatten(), 0))?;
         let body = match charged {
             None => Body::OneSided(kept),
             Some(charged) => {

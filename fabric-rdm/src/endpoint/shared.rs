@@ -4,16 +4,18 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use ahash::RandomState;
-use fabric::{Capabilities, CompletionQueue, Domain, EventQueue, OwnedOp};
+use fabric::{Capabilities, CompletionQueue, Domain, EventQueue, Op, OwnedOp};
 use fabric_core::{EndpointAttr, EndpointId, Result};
 
 use super::attr::RdmAttr;
 use super::completion::{Completion, Kind, Status};
 use super::counters::Counters;
 use super::hello_data::Windows;
-use super::ops::{Arrival, Body, Delivery, KeptOp, Outgoing, RecvOp, SendOp};
+use super::op::Send;
+use super::ops::{Arrival, Body, Delivery, Outgoing, RecvOp, SendOp};
 use super::slots::{Heads, Slots};
 use super::table::{OpKey, Table};
+use super::wire::Way;
 use crate::address::Address;
 use crate::connection::{ConnId, DeathCause};
 use crate::hash::keyed_hasher;
@@ -67,7 +69,7 @@ pub(super) struct Shared {
     spare_messages: Vec<Box<Outgoing>>,
     /// Of one-sided operations that are over.
     #[allow(clippy::vec_box)] // as above
-    spare_ops: Vec<Box<KeptOp>>,
+    spare_ops: Vec<Box<OwnedOp>>,
     pub(super) recvs: Table<RecvOp>,
     pub(super) arrivals: Table<Arrival>,
     pub(super) deliveries: Table<Delivery>,
@@ -185,24 +187,21 @@ impl Shared {
     }
 
     /// A message that is not posted at once, or not all of it.
-    pub(super) fn keep_message(&mut self, message: Outgoing) -> Body {
-        Body::Message(match self.spare_messages.pop() {
-            Some(mut spare) => {
-                *spare = message;
-                spare
-            }
-            None => Box::new(message),
-        })
+    pub(super) fn keep_message(&mut self, send: &Send<'_>, charged: Option<Way>) -> Result<Body> {
+        let mut message = self.spare_messages.pop().unwrap_or_default();
+        message.renew(send, charged)?;
+        Ok(Body::Message(message))
     }
 
     /// A one-sided operation that is not posted at once.
-    pub(super) fn keep_op(&mut self, op: OwnedOp) -> Box<KeptOp> {
+    pub(super) fn keep_op(&mut self, op: &Op<'_>) -> Result<Box<OwnedOp>> {
+        let (domain, attr) = (&self.domain, &self.connection_attr);
         match self.spare_ops.pop() {
             Some(mut spare) => {
-                spare.0 = Some(op);
-                spare
+                spare.renew(domain, attr, op)?;
+                Ok(spare)
             }
-            None => Box::new(KeptOp(Some(op))),
+            None => Ok(Box::new(OwnedOp::new(domain, attr, op)?)),
         }
     }
 
@@ -214,7 +213,7 @@ impl Shared {
                 self.spare_messages.push(message);
             }
             Body::OneSided(mut op) | Body::Notified(mut op, _) if self.spare_ops.len() < SPARES => {
-                op.0 = None;
+                op.let_go();
                 self.spare_ops.push(op);
             }
             _ => {}

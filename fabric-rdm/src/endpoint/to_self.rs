@@ -3,13 +3,13 @@
 //! What is posted behind a one-sided operation waits until that has ended: so a message, or a write with data, is seen when the
 //! bytes of each write before it are there.
 
-use fabric::{Completion as RawCompletion, Op, OwnedOp};
+use fabric::{Completion as RawCompletion, Op};
 use fabric_core::Status as RawStatus;
 
 use super::completion::{Completion, Kind, Status};
 use super::core::Core;
 use super::op::Send;
-use super::ops::{Arrival, Body, Outgoing, Payload, SendOp, Source};
+use super::ops::{Arrival, Body, Payload, SendOp};
 use super::own::OwnOp;
 use super::post_error::{Full, PostError};
 use super::shared::Shared;
@@ -36,9 +36,9 @@ impl Core {
         }
         self.check_own()?;
         let shared = &mut self.shared;
-        let message = Outgoing::new(send, Source::hold(send.payload)?, None);
+        let body = shared.keep_message(send, None)?;
         let what = (send.context, send.signaled);
-        let op = SendOp::new(peer, what, Kind::Send, len, shared.keep_message(message));
+        let op = SendOp::new(peer, what, Kind::Send, len, body);
         let waits_match = send.matched;
         let key = shared.sends.insert(SendOp { waits_payload: true, waits_match, ..op });
         shared.sends_out += 1;
@@ -123,8 +123,7 @@ impl Core {
                 }
             }
         }
-        let kept = OwnedOp::new(&shared.domain, &shared.connection_attr, &op)?;
-        let kept = Body::OneSided(shared.keep_op(kept));
+        let kept = Body::OneSided(shared.keep_op(&op)?);
         let key = shared.sends.insert(new(kept));
         shared.count_own_post(immediate);
         own.queue.push_back(OwnOp { key, immediate });

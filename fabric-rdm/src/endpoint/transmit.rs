@@ -6,7 +6,7 @@ use fabric_core::RemoteRegion;
 use super::attr::CONTROL_DEPTH;
 use super::link::{Control, PeerLink, PostedKind};
 use super::op::PayloadRef;
-use super::ops::{Body, GrantState, Outgoing, SendOp, Source};
+use super::ops::{Body, GrantState, Outgoing, SendOp};
 use super::posting::Sent;
 use super::shared::Shared;
 use super::table::OpKey;
@@ -18,22 +18,6 @@ impl SendOp {
     pub(super) fn forget_grant(&mut self) {
         if let Body::Message(message) = &mut self.body {
             message.grant = GrantState::None;
-        }
-    }
-}
-
-impl Source {
-    fn all(&self) -> PayloadRef<'_> {
-        match self {
-            Source::Bytes(bytes) => PayloadRef::Bytes(bytes),
-            Source::Slice(slice) => PayloadRef::Slice(slice.as_slice()),
-        }
-    }
-
-    fn part(&self, start: usize, len: usize) -> PayloadRef<'_> {
-        match self {
-            Source::Bytes(bytes) => PayloadRef::Bytes(&bytes[start..start + len]),
-            Source::Slice(slice) => PayloadRef::Slice(slice.as_slice().slice(start..start + len)),
         }
     }
 }
@@ -289,7 +273,7 @@ impl PeerLink {
         message: &Outgoing,
     ) -> Sent {
         let encoded = Frame::Message(message.head(len, Way::Whole)).encode();
-        self.post_frame(shared, key, encoded.as_bytes(), message.source.all())
+        self.post_frame(shared, key, encoded.as_bytes(), message.source.payload())
     }
 
     /// Posts a short message that was not kept, since nothing is before it. False: there is no room.
@@ -328,9 +312,9 @@ impl PeerLink {
         };
         let encoded = Frame::Data(message.number).encode();
         let left = len - message.taken;
-        let room = match &message.source {
-            Source::Bytes(_) => shared.connection_attr.inject as u64,
-            Source::Slice(_) => self.peer_slot,
+        let room = match message.source.payload() {
+            PayloadRef::Bytes(_) => shared.connection_attr.inject as u64,
+            PayloadRef::Slice(_) => self.peer_slot,
         };
         let piece = left.min(room - DATA_HEAD as u64);
         let part = message.source.part(message.taken as usize, piece as usize);
@@ -365,7 +349,7 @@ impl PeerLink {
         shared: &Shared,
         message: &mut Outgoing,
     ) -> Option<RemoteRegion> {
-        let Source::Slice(slice) = &message.source else { return None };
+        let slice = message.source.slice.as_ref()?;
         let may = shared.has_grants
             && slice.as_slice().access().contains(Access::REMOTE_READ)
             && !slice.is_empty();

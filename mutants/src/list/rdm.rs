@@ -173,11 +173,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "rdm_fence_left_out",
         about: "an operation that is kept until there is a connection loses its fence",
         runs: Runs::Tcp,
-        edits: &[edit(
-            "OwnedOp::new",
-            "flags: op.flags",
-            "flags: if MUTANT { op.flags - SendFlags::FENCE } else { op.flags }",
-        )],
+        edits: &[edit("OwnedOp::renew", "op.flags", "op.flags - SendFlags::FENCE")],
         cases: &["rdm.fence_holds"],
     },
     Mutant {
