@@ -5,7 +5,7 @@ use fabric_async::datagram::{DatagramAttr, DatagramEndpoint};
 use fabric_async::{Buffer, Error};
 use futures_util::StreamExt;
 
-use crate::rig::{everywhere, node_with, pair, pair_with};
+use crate::rig::{everywhere, node_with, pair, pair_with, providers};
 
 #[test]
 fn datagrams_of_every_length_arrive_whole() {
@@ -75,9 +75,12 @@ fn what_is_refused_brings_its_buffer_back() {
 
 #[test]
 fn a_device_without_datagrams_says_so() {
-    let node = node_with("shm", |node| node);
-    let refused = DatagramEndpoint::new(&node, &DatagramAttr::default()).unwrap_err();
-    assert!(matches!(refused, Error::Fabric(fabric::Error::Unsupported(_))), "{refused}");
+    // One that is to be tested is the only one there is.
+    if providers().len() > 1 {
+        let node = node_with("shm", |node| node);
+        let refused = DatagramEndpoint::new(&node, &DatagramAttr::default()).unwrap_err();
+        assert!(matches!(refused, Error::Fabric(fabric::Error::Unsupported(_))), "{refused}");
+    }
     // Hints find one that has them.
     let hints = Hints { capabilities: Capabilities::DATAGRAMS, ..Hints::default() };
     let node = fabric_async::Node::builder().hints(hints).build().unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fabric_async::block_on;
 use fabric_rdm::matching::Pattern;
 
-use crate::rig::{pair, providers};
+use crate::rig::{eventually, pair, providers};
 
 /// How often threads of this process went to sleep, by their names: those of endpoints and of nodes.
 fn sleeps() -> u64 {
@@ -21,6 +21,13 @@ fn sleeps() -> u64 {
         sum += line.and_then(|line| line.split_whitespace().last()?.parse::<u64>().ok()).unwrap();
     }
     sum
+}
+
+/// Whether none of them was woken for a while.
+fn is_quiet() -> bool {
+    let before = sleeps();
+    std::thread::sleep(Duration::from_millis(300));
+    sleeps() == before
 }
 
 // Other tests of the program have threads of these names: it runs itself, alone.
@@ -53,7 +60,7 @@ fn an_idle_endpoint_costs_no_wake_ups() {
                     builder.build().unwrap().block_on(async { tokio::spawn(waits).await.unwrap() });
                 }
             });
-            std::thread::sleep(Duration::from_millis(300));
+            block_on(eventually("what there was to do is done", is_quiet));
             let before = sleeps();
             std::thread::sleep(Duration::from_millis(1000));
             let woken = sleeps() - before;
