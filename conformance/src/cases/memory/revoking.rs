@@ -129,9 +129,10 @@ pub(in crate::cases) fn revoke_under_writes(
     let sources = [a.buffer(REVOKED_LEN)?, a.buffer(REVOKED_LEN)?];
     sources[0].fill(0x11)?;
     sources[1].fill(0xee)?;
-    let accepted = AtomicUsize::new(0);
+    let (sources, accepted) = (&sources, &AtomicUsize::new(0));
     thread::scope(|scope| {
-        let writer = scope.spawn(|| write_until_refused(a, &sources, to, &accepted));
+        let enough = rig.scaled(Duration::from_secs(30));
+        let writer = scope.spawn(move || write_until_refused(a, sources, to, enough, accepted));
         rig.eventually(|| {
             let seen = accepted.load(Ordering::Relaxed);
             check!(seen > min, "a stream of writes, not {seen} of them");
@@ -150,18 +151,18 @@ pub(in crate::cases) fn revoke_under_writes(
     })
 }
 
-/// Writes the sources in turns until the target refuses; `accepted` counts.
+/// Writes the sources in turns until the target refuses, which is to be within `enough`; `accepted` counts.
 fn write_until_refused(
     a: &End,
     sources: &[Guarded; 2],
     to: RemoteSlice,
+    enough: Duration,
     accepted: &AtomicUsize,
 ) -> Outcome {
     const AT_ONCE: u64 = 4;
-    const ENOUGH: Duration = Duration::from_secs(30);
     let (start, mut posted, mut taken, mut refused) = (Instant::now(), 0, 0, false);
     loop {
-        while !refused && posted - taken < AT_ONCE && start.elapsed() < ENOUGH {
+        while !refused && posted - taken < AT_ONCE && start.elapsed() < enough {
             match a.write(&sources[(posted % 2) as usize], to, posted) {
                 Ok(()) => posted += 1,
                 // It is dead, and the failed completion is on its way.
