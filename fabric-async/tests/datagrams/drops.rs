@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fabric_async::Error;
+use fabric_async::{Error, block_on};
 use futures_util::future::join;
 
 use crate::rig::{eventually, everywhere, pair_with, within};
@@ -15,25 +15,32 @@ const DEPTH: u32 = 8;
 fn the_inbox_is_bounded() {
     everywhere(|provider| async move {
         let it = pair_with(provider, |node| node, |attr| attr.recv_depth = DEPTH as usize).await;
-        for number in 0..3 * DEPTH {
-            drop(it.a.send_to(&it.to_b, it.buffer(b"x")).immediate(number).await.unwrap());
-        }
-        if it.b.drops().unwrap().no_receive.is_some() {
-            let dropped = || {
-                // A poll makes progress.
-                drop(it.b.datagrams());
-                it.b.drops().unwrap().no_receive.unwrap() >= u64::from(DEPTH)
-            };
-            eventually("what finds no receive is counted", dropped).await;
-        }
-        let (mut taken, soon) = (0, Duration::from_millis(500));
+        // Until all of them have met a receive, or none, as far as the device says so.
+        let flood = async |first, all_dropped: u32| {
+            for number in first..first + 3 * DEPTH {
+                drop(it.a.send_to(&it.to_b, it.buffer(b"x")).immediate(number).await.unwrap());
+            }
+            let dropped = || it.b.drops().unwrap().no_receive;
+            match dropped() {
+                Some(_) => {
+                    let all = || dropped().unwrap() >= u64::from(all_dropped);
+                    eventually("what finds no receive is counted", all).await;
+                }
+                None => _ = within(Duration::from_millis(100), std::future::pending::<()>()).await,
+            }
+        };
+        flood(0, 2 * DEPTH).await;
+        let (mut taken, soon) = (Vec::new(), Duration::from_millis(500));
         while let Some(came) = within(soon, it.b.recv_from()).await {
-            // In the order of their arrival, which on one host is that of the sends.
-            assert_eq!(came.unwrap().immediate, Some(taken));
-            taken += 1;
-            assert!(taken <= DEPTH, "{taken} of {DEPTH} receives");
+            taken.push(came.unwrap().immediate.unwrap());
+            if taken.len() == 1 {
+                // The one that was taken makes room for one.
+                flood(3 * DEPTH, 5 * DEPTH - 1).await;
+            }
         }
-        assert!(taken > 0);
+        // In the order of their arrival, which on one host is that of the sends.
+        assert!(taken.is_sorted() && taken[0] < DEPTH, "{taken:?}");
+        assert!(taken.len() as u32 <= DEPTH + 1, "{taken:?} of {DEPTH} receives");
         it.deliver(1000, || it.buffer(b"later")).await;
     });
 }
@@ -61,6 +68,32 @@ fn one_that_is_too_long_is_counted_and_no_other_is_lost() {
         assert_eq!(*came.unwrap(), [2; 64]);
         assert!(it.b.too_long() >= u64::from(DEPTH), "{}", it.b.too_long());
         assert_eq!(it.a.too_long(), 0);
+    });
+}
+
+/// Receives that too long ones took are replaced while a future waits, and not only when the last one is gone.
+#[test]
+fn receives_of_too_long_ones_are_replaced() {
+    everywhere(|provider| async move {
+        let settings = |attr: &mut fabric_async::datagram::DatagramAttr| attr.recv_depth = 8;
+        let it = pair_with(provider, |node| node.max_message(64), settings).await;
+        let posted = || it.b.counters().posted_recvs;
+        assert_eq!(posted(), u64::from(DEPTH));
+        // It sleeps, and is polled when something wakes it alone.
+        let b = it.b.clone();
+        let sleeps = std::thread::spawn(move || block_on(b.recv_from()).unwrap());
+        for _ in 0..DEPTH - 2 {
+            drop(it.a.send_to(&it.to_b, it.buffer(&[1; 65])).await.unwrap());
+        }
+        eventually("there are receives again", || posted() > u64::from(DEPTH)).await;
+        for _ in 0..20 {
+            drop(it.a.send_to(&it.to_b, it.buffer(&[2; 64])).await.unwrap());
+            let _ = within(Duration::from_millis(50), std::future::pending::<()>()).await;
+            if sleeps.is_finished() {
+                break;
+            }
+        }
+        assert_eq!(*sleeps.join().unwrap(), [2; 64]);
     });
 }
 
