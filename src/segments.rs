@@ -14,8 +14,7 @@ fn too_many(name: &'static str, max: usize) -> Error {
 }
 
 impl DomainInner {
-    /// Checks local slices as a post does, and adds them to those that are held for a later one, of which there are none; gives the
-    /// sum of the lengths.
+    /// Checks local slices as a post does, and holds them for a later one, in `held`, which is empty; gives the sum of the lengths.
     pub(crate) fn hold_slices(
         &self,
         name: &'static str,
