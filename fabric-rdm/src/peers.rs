@@ -50,11 +50,11 @@ impl std::fmt::Display for Peer {
 #[derive(Debug)]
 struct PeerSlot<T> {
     generation: u32,
-    place: Place<T>,
+    state: SlotState<T>,
 }
 
 #[derive(Debug)]
-enum Place<T> {
+enum SlotState<T> {
     Taken(Record<T>),
     /// Free, and the next one that is.
     Free(Option<u32>),
@@ -64,15 +64,15 @@ enum Place<T> {
 
 impl<T> PeerSlot<T> {
     fn record(&self) -> Option<&Record<T>> {
-        match &self.place {
-            Place::Taken(record) => Some(record),
+        match &self.state {
+            SlotState::Taken(record) => Some(record),
             _ => None,
         }
     }
 
     fn record_mut(&mut self) -> Option<&mut Record<T>> {
-        match &mut self.place {
-            Place::Taken(record) => Some(record),
+        match &mut self.state {
+            SlotState::Taken(record) => Some(record),
             _ => None,
         }
     }
@@ -124,7 +124,7 @@ impl<T: Default> Peers<T> {
         }
         let index = self.free_slot().ok_or_else(|| full(self.max))?;
         let slot = &mut self.slots[index as usize];
-        slot.place = Place::Taken(Record { address: address.clone(), state: T::default() });
+        slot.state = SlotState::Taken(Record { address: address.clone(), state: T::default() });
         let peer = Peer { index, generation: slot.generation };
         let hash = self.hasher.hash_one(Some(address.identity()));
         let (slots, hasher) = (&self.slots, &self.hasher);
@@ -136,13 +136,13 @@ impl<T: Default> Peers<T> {
     /// A place for one more, taken off the free ones. `None`: there are no more numbers.
     fn free_slot(&mut self) -> Option<u32> {
         if let Some(index) = self.first_free {
-            if let Place::Free(next) = self.slots[index as usize].place {
+            if let SlotState::Free(next) = self.slots[index as usize].state {
                 self.first_free = next;
             }
             return Some(index);
         }
         let index = u32::try_from(self.slots.len()).ok()?;
-        self.slots.push(PeerSlot { generation: 0, place: Place::Free(None) });
+        self.slots.push(PeerSlot { generation: 0, state: SlotState::Free(None) });
         Some(index)
     }
 
@@ -153,14 +153,14 @@ impl<T: Default> Peers<T> {
     pub fn remove(&mut self, peer: Peer) -> Result<(Address, T)> {
         self.get(peer)?;
         let slot = &mut self.slots[peer.index as usize];
-        let Place::Taken(Record { address, state }) =
-            std::mem::replace(&mut slot.place, Place::UsedUp)
+        let SlotState::Taken(Record { address, state }) =
+            std::mem::replace(&mut slot.state, SlotState::UsedUp)
         else {
             return Err(gone(peer));
         };
         if let Some(next) = slot.generation.checked_add(1) {
             slot.generation = next;
-            slot.place = Place::Free(self.first_free.replace(peer.index));
+            slot.state = SlotState::Free(self.first_free.replace(peer.index));
         }
         let hash = self.hasher.hash_one(Some(address.identity()));
         if let Ok(entry) = self.by_identity.find_entry(hash, |index| *index == peer.index) {

@@ -9,8 +9,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "ConnState::arrived",
-            "inbox.messages.push_back(Message { buffer, immediate: completion.immediate });",
-            "inbox.messages.push_front(Message { buffer, immediate: completion.immediate });",
+            "inbox.messages.push_back(Message { buffer, immediate });",
+            "inbox.messages.push_front(Message { buffer, immediate });",
         )],
         cases: &["async.messages", "async.programs"],
     },
