@@ -57,10 +57,10 @@ impl Calls {
         lock(&self.inbox).thread = Some(std::thread::current().id());
     }
 
-    /// Takes all.
-    pub(super) fn take(&self) -> Vec<Call> {
+    /// Takes all, into an empty list, whose memory is for the next ones.
+    pub(super) fn take(&self, calls: &mut Vec<Call>) {
         self.wakeup.clear();
-        std::mem::take(&mut lock(&self.inbox).calls)
+        std::mem::swap(calls, &mut lock(&self.inbox).calls);
     }
 
     /// Nothing hears them any more, and those who wait for an answer get none.
@@ -90,5 +90,25 @@ impl Caller {
 
     pub(super) fn look(&self) {
         self.calls.call(Call::Look(self.id));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_that_were_heard_leave_their_memory_to_others() {
+        let calls = Calls::new().unwrap();
+        let mut heard = Vec::new();
+        let mut round = || {
+            assert!(calls.call(Call::LookAtAll) && calls.call(Call::Stop));
+            calls.take(&mut heard);
+            assert!(matches!(heard[..], [Call::LookAtAll, Call::Stop]));
+            heard.clear();
+            heard.as_ptr()
+        };
+        let first = [round(), round()];
+        assert_eq!([round(), round()], first);
     }
 }

@@ -4,7 +4,7 @@
 //! descriptors by which event loops watch the others: see [`driver`](super::driver). So endpoints without polls cost no
 //! wake-up, and a thousand that are polled cost one thread a short look every few milliseconds.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -174,12 +174,13 @@ impl Service {
 
     /// Does what it is asked for, or finds out whom to look at. False: the thread is to end.
     fn hear(&self, seats: &mut Seats, due: &mut Vec<u64>) -> bool {
-        let calls = self.calls.take();
+        let mut calls = std::mem::take(&mut seats.calls);
+        self.calls.take(&mut calls);
         for seat in std::mem::take(&mut *lock(&self.added)) {
-            seats.timers.extend(seat.timer.map(|at| (at, seat.id)));
+            seats.add_timer(seat.timer, seat.id);
             seats.all.insert(seat.id, seat);
         }
-        for call in calls {
+        for call in calls.drain(..) {
             match call {
                 Call::Look(id) => due.push(id),
                 Call::LookAtAll => seats.all.values().for_each(Seat::look_at_deadline),
@@ -191,6 +192,7 @@ impl Service {
                 Call::Stop => return false,
             }
         }
+        seats.calls = calls;
         true
     }
 }
@@ -199,9 +201,12 @@ impl Service {
 #[derive(Default)]
 struct Seats {
     all: HashMap<u64, Seat>,
-    timers: BTreeSet<(Instant, u64)>,
+    /// Sorted. They come and go all the time: in a tree each that is alone takes memory.
+    timers: Vec<(Instant, u64)>,
     /// Those that have more to do at once.
     again: Vec<u64>,
+    /// Memory for what is heard.
+    calls: Vec<Call>,
 }
 
 impl Seats {
@@ -213,7 +218,7 @@ impl Seats {
         let after = seat.timer;
         if before != after {
             self.forget_timer(before, id);
-            self.timers.extend(after.map(|at| (at, id)));
+            self.add_timer(after, id);
         }
         if is_again {
             self.again.push(id);
@@ -227,7 +232,19 @@ impl Seats {
         }
     }
 
+    fn add_timer(&mut self, timer: Option<Instant>, id: u64) {
+        if let Some(at) = timer
+            && let Err(place) = self.timers.binary_search(&(at, id))
+        {
+            self.timers.insert(place, (at, id));
+        }
+    }
+
     fn forget_timer(&mut self, timer: Option<Instant>, id: u64) {
-        timer.into_iter().for_each(|at| _ = self.timers.remove(&(at, id)));
+        if let Some(at) = timer
+            && let Ok(place) = self.timers.binary_search(&(at, id))
+        {
+            self.timers.remove(place);
+        }
     }
 }
