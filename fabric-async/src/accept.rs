@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 
 use crate::connection::Connection;
 use crate::error::{Error, Result};
+use crate::following::poll_following;
 use crate::peer_log::PeerEvent;
 use crate::request::{ListenerInner, NextRequest, Open, Request};
 use crate::timers::Timer;
@@ -154,10 +155,7 @@ impl futures_core::Stream for Incoming {
     type Item = Result<Connection>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let Some(next) = &mut self.next else { return Poll::Ready(None) };
-        let item = std::task::ready!(Pin::new(next).poll(cx));
-        self.next = item.is_ok().then(|| AcceptFuture::new(&self.listener));
-        Poll::Ready(Some(item))
+        poll_following(&mut self.next, cx, |last| AcceptFuture::new(&last.listener))
     }
 }
 

@@ -11,6 +11,7 @@ use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::lease::RemoteTarget;
 use crate::op_future::Port;
+use crate::receives::InboxOwner;
 use crate::wait_queue::Waiter;
 
 impl Port for Arc<Conn> {
@@ -46,10 +47,7 @@ impl Port for Arc<Conn> {
 
     /// How the connection ended: that takes events, which wake others.
     fn explain(&self, error: Error) -> Error {
-        match error {
-            Error::Fabric(fabric::Error::NotConnected) => self.over(),
-            other => other,
-        }
+        InboxOwner::explain(&**self, error)
     }
 }
 

@@ -136,6 +136,8 @@ mod error;
 #[forbid(unsafe_code)]
 mod fetch;
 #[forbid(unsafe_code)]
+mod following;
+#[forbid(unsafe_code)]
 mod grant;
 mod handshake;
 #[forbid(unsafe_code)]

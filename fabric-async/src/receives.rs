@@ -38,10 +38,10 @@ pub(crate) trait InboxOwner {
     fn over(&self) -> Error;
 
     /// Why a post was refused, in other words. The caller holds no lock.
-    fn explain(&self, error: fabric::Error) -> Error {
+    fn explain(&self, error: Error) -> Error {
         match error {
-            fabric::Error::NotConnected => self.over(),
-            other => other.into(),
+            Error::Fabric(fabric::Error::NotConnected) => self.over(),
+            other => other,
         }
     }
 }
@@ -167,7 +167,7 @@ fn post_receives(
         owner.state().inbox().idle.extend(idle);
     }
     // Asked for here, where no lock is held: it takes events.
-    let refusal = refusal.map(|error| owner.explain(error));
+    let refusal = refusal.map(|error| owner.explain(error.into()));
     refusal.or(failure).map_or(Ok(()), |error| Err((posted, error)))
 }
 

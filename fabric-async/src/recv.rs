@@ -6,11 +6,12 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use crate::conn::Conn;
 use crate::conn_state::{ConnState, Inbox, Message, Notification};
 use crate::error::Result;
+use crate::following::poll_following;
 use crate::receives::{InboxOwner, missing, post_missing, refill};
 use crate::timers::Timer;
 use crate::wait_queue::{WaitQueue, Waiter};
@@ -203,11 +204,7 @@ impl futures_core::Stream for Notifications {
     type Item = Result<Notification>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let Some(next) = &mut self.next else { return Poll::Ready(None) };
-        let item = ready!(Pin::new(&mut *next).poll(cx));
-        let then = item.is_ok().then(|| Notified::new(&next.0.owner));
-        self.next = then;
-        Poll::Ready(Some(item))
+        poll_following(&mut self.next, cx, |last| Notified::new(&last.0.owner))
     }
 }
 

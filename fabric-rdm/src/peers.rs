@@ -269,6 +269,7 @@ mod tests {
     #[test]
     fn a_peer_takes_at_most_112_bytes() {
         assert!(size_of::<PeerSlot<Option<Box<u64>>>>() <= 112);
+        assert!(size_of::<PeerSlot<(u64, Option<Box<u64>>)>>() <= 128);
     }
 
     #[test]

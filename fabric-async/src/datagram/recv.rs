@@ -4,11 +4,12 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use super::inner::DatagramInner;
 use crate::conn_state::{ConnState, Datagram, Inbox};
 use crate::error::Result;
+use crate::following::poll_following;
 use crate::recv::{Inbound, RecvFuture};
 use crate::wait_queue::WaitQueue;
 
@@ -66,10 +67,6 @@ impl futures_core::Stream for DatagramStream {
     type Item = Result<Datagram>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let Some(next) = &mut self.next else { return Poll::Ready(None) };
-        let item = ready!(Pin::new(&mut *next).poll(cx));
-        let then = item.is_ok().then(|| RecvDatagram::new(&next.0.owner));
-        self.next = then;
-        Poll::Ready(Some(item))
+        poll_following(&mut self.next, cx, |last| RecvDatagram::new(&last.0.owner))
     }
 }

@@ -13,6 +13,7 @@ use super::conditions::{Condition, ConditionPlace};
 use super::inner::EndpointInner;
 use super::source::RdmSource;
 use crate::error::Result;
+use crate::following::poll_following;
 use crate::wait_queue::{WaitQueue, Waiter};
 
 /// What comes to an endpoint, one after the other, and each to one future.
@@ -177,11 +178,7 @@ impl futures_core::Stream for NotificationStream {
     type Item = Result<WriteNotification>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let Some(next) = &mut self.next else { return Poll::Ready(None) };
-        let item = ready!(Pin::new(&mut *next).poll(cx));
-        let then = item.is_ok().then(|| NextNotification::new(&next.0.inner));
-        self.next = then;
-        Poll::Ready(Some(item))
+        poll_following(&mut self.next, cx, |last| NextNotification::new(&last.0.inner))
     }
 }
 

@@ -17,7 +17,7 @@ const LENT_FRAGMENT: usize = 1 << 20;
 /// Payloads are copied behind their header, which is cheaper than a run of their own, while the buffer stays as short as this.
 const COPY_MAX: usize = 2048 + MAX_HEADER;
 /// Payloads up to this are copied however much is in the buffer.
-const SHORT: usize = 256;
+const COPY_ALWAYS: usize = 256;
 /// Answers up to this are copied: their region need not be held open then.
 const COPY_MAX_READ: usize = 2048;
 
@@ -121,7 +121,7 @@ impl Link {
         let len = if matches!(kind, Kind::Atomic { .. }) { 0 } else { len as u32 };
         let header = Header { kind, ask, len, ack, credit, seq };
         self.outgoing.copied(|buffer| header.encode(buffer));
-        let copy = payload <= SHORT
+        let copy = payload <= COPY_ALWAYS
             || payload + self.outgoing.buffered() <= COPY_MAX
             || entry.flags.contains(SendFlags::INJECT);
         let (mut skip, mut left) = (cut, header.payload() as usize);
