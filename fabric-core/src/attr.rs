@@ -93,7 +93,7 @@ pub struct PathAttr {
     pub gid_index: Option<u8>,
     /// How long to wait for an acknowledgement: rounded up to 4.096 us times a power of two, at most 2.4 h.
     pub ack_timeout: Option<Duration>,
-    /// How often to repeat what is not acknowledged: 0 to 7.
+    /// Maximum number of retransmissions: 0 to 7.
     pub retries: Option<u8>,
     /// How long a peer waits before it repeats a message for which no receive was posted here: rounded up to one of
     /// the steps of the InfiniBand specification, 10 us to 491 ms; default 0.96 ms.

@@ -101,7 +101,8 @@ pub enum ErrorClass {
     Transient,
     /// The same call fails again until something else is changed.
     Permanent,
-    /// The peer, or the way to it, is lost: connect anew.
+    /// The connection cannot be used. `NotConnected`: wait for `Connected` if the endpoint is connecting, else make a new one.
+    /// `Unreachable`: connect anew. `DeviceLost`: open another domain first.
     PeerLost,
 }
 

@@ -224,7 +224,7 @@ impl Limits {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Info {
-    /// The provider's name: `tcp`, `verbs`.
+    /// The provider's name: `auto`, `tcp`, `verbs`, `shm`, `mem`.
     #[cfg_attr(feature = "serde", serde(deserialize_with = "crate::names::deserialize"))]
     pub provider: Name,
     /// The provider's version.
@@ -233,7 +233,8 @@ pub struct Info {
     pub device: String,
     /// The device in words.
     pub description: String,
-    /// The addresses it can listen on and connect from.
+    /// The addresses it can listen on and connect from. The first is one by which this host reaches others, where it has one: to be
+    /// reached by another way, name that.
     pub addresses: Vec<IpAddr>,
     /// What its endpoints can do.
     pub capabilities: Capabilities,

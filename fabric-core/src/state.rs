@@ -14,7 +14,7 @@ pub enum EndpointState {
     Connecting,
     /// Everything may be posted.
     Connected,
-    /// The connection ended or never came about; nothing may be posted.
+    /// The connection has ended, or was never established; nothing may be posted.
     Dead,
 }
 

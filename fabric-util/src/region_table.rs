@@ -200,7 +200,12 @@ impl RegionTable {
 
     /// Takes an entry out and closes it, and its window.
     fn remove(&self, entry: &RegionEntry) -> Result<()> {
-        self.entries.write().remove(&entry.remote.key);
+        let mut entries = self.entries.write();
+        // A key of another provider's may be that of a newer region by now.
+        if entries.get(&entry.remote.key).is_some_and(|known| std::ptr::eq(&**known, entry)) {
+            entries.remove(&entry.remote.key);
+        }
+        drop(entries);
         // Waits for the copies under way: each is one system call or one memory copy long.
         *entry.open.write() = false;
         let mut window = entry.window.lock();

@@ -1,7 +1,7 @@
 //! Which of a device's addresses to use.
 
 use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use fabric_core::error::{Error, Failure, Result};
 use fabric_core::info::Info;
@@ -34,6 +34,23 @@ pub fn source_addr(info: &Info, to: SocketAddr, source: Option<IpAddr>) -> Resul
         None => info.addresses.iter().find(|ip| fits(ip)).copied(),
     };
     own.ok_or_else(|| Error::Unreachable(not_here("connect", info, to)))
+}
+
+/// Orders the addresses of a host by how likely peers elsewhere reach it there: first those by which its packets leave for a network
+/// far away, as the routing table has it, last the loopback. Programs listen at the first one unless they choose.
+pub fn outward_first(addresses: &mut [IpAddr]) {
+    // Of documentation (RFC 5737, RFC 3849): no route is for them alone. Nothing is sent.
+    let far: [(IpAddr, IpAddr); 2] = [
+        (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(198, 51, 100, 1).into()),
+        (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into()),
+    ];
+    let leaves_by = |(any, to)| {
+        let socket = UdpSocket::bind((any, 0)).ok()?;
+        socket.connect((to, 9)).ok()?;
+        Some(socket.local_addr().ok()?.ip())
+    };
+    let outward = far.map(leaves_by);
+    addresses.sort_by_key(|ip| (ip.is_loopback(), !outward.contains(&Some(*ip))));
 }
 
 /// Refuses to connect to what is no peer's address: none, that of everybody, that of a group. What systems make of these
@@ -78,6 +95,16 @@ mod tests {
             source_addr(&info, at("[::1]:7"), Some(four)),
             Err(Error::Unreachable(_))
         ));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore)] // asks the routing table
+    fn the_loopback_comes_last() {
+        let [four, six]: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+        let [near, far]: [IpAddr; 2] = [[203, 0, 113, 7].into(), [203, 0, 113, 8].into()];
+        let mut addresses = [four, near, six, far];
+        outward_first(&mut addresses);
+        assert_eq!(addresses, [near, far, four, six]);
     }
 
     #[test]

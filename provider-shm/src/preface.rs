@@ -80,10 +80,14 @@ pub(crate) fn nudge(socket: BorrowedFd<'_>) {
     let _ = rustix::net::send(socket, &NUDGE, flags);
 }
 
+/// Reads of the socket at a time. An honest peer leaves a few hundred bytes there; one that writes without end has no more of this
+/// thread than that, and is read again when it has written more.
+const READS: usize = 4;
+
 /// Takes what woke this side. False: the peer has left.
 pub(crate) fn take_nudges(socket: BorrowedFd<'_>) -> bool {
-    let mut bytes = [0; 64];
-    loop {
+    let mut bytes = [0; 4096];
+    for _ in 0..READS {
         match rustix::net::recv(socket, &mut bytes, RecvFlags::DONTWAIT) {
             Ok((0, _)) => return false,
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -92,13 +96,14 @@ pub(crate) fn take_nudges(socket: BorrowedFd<'_>) -> bool {
             Err(_) => return false,
         }
     }
+    true
 }
 
 /// As [`take_nudges`], from a peer that may send files: gives them to `take`, in their order; `None` stands for some that
 /// found no place here.
 pub(crate) fn take_files(socket: BorrowedFd<'_>, mut take: impl FnMut(Option<OwnedFd>)) -> bool {
-    let mut bytes = [0; 64];
-    loop {
+    let mut bytes = [0; 4096];
+    for _ in 0..READS {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FILES))];
         let mut beside = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
@@ -122,6 +127,7 @@ pub(crate) fn take_files(socket: BorrowedFd<'_>, mut take: impl FnMut(Option<Own
             Err(_) => return false,
         }
     }
+    true
 }
 
 #[cfg(all(test, not(loom)))]
@@ -129,6 +135,7 @@ pub(crate) fn take_files(socket: BorrowedFd<'_>, mut take: impl FnMut(Option<Own
 mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixStream;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use super::*;
     use crate::ring::Rings;
@@ -139,6 +146,33 @@ mod tests {
 
     fn refused(socket: &UnixStream) -> ErrorKind {
         receive(socket.as_fd()).unwrap_err().kind()
+    }
+
+    /// However fast a peer writes, a look takes no more than its part of that.
+    #[test]
+    #[cfg_attr(miri, ignore)] // sockets
+    fn one_that_writes_without_end_is_left() {
+        let (one, other) = pair();
+        const LOOKS: usize = 1000;
+        let (sent, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let more = rustix::net::send(&one, &[1; 1 << 16], SendFlags::DONTWAIT);
+                    sent.fetch_add(more.unwrap_or(0), Ordering::Relaxed);
+                }
+            });
+            while sent.load(Ordering::Relaxed) == 0 {
+                std::thread::yield_now();
+            }
+            for _ in 0..LOOKS {
+                assert!(take_nudges(other.as_fd()));
+                assert!(take_files(other.as_fd(), |_| panic!("a file")));
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        // And what the kernel keeps.
+        assert!(sent.into_inner() <= 2 * LOOKS * READS * 4096 + (1 << 20));
     }
 
     #[test]

@@ -202,7 +202,7 @@ impl Visit<'_> {
         let mut done = 0;
         while done < total {
             let bite = BITE.min(total - done);
-            let now = RemoteAddr { addr: at.addr + done as u64, ..at };
+            let now = RemoteAddr { addr: at.addr.wrapping_add(done as u64), ..at };
             let found = self.at(now, bite, |there, only| {
                 let mut passed = 0;
                 while passed < bite {

@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use fabric_core::{
-    DisconnectReason, EndpointAttr, EndpointId, Error, RawCompletion, Result, SendWork, Token,
+    Capabilities, DisconnectReason, EndpointAttr, EndpointId, Error, RawCompletion, Result,
+    SendWork, Token,
 };
 use fabric_util::emulate::SoftSendQueue;
 use fabric_util::stall_watch::StallWatch;
@@ -141,6 +142,7 @@ impl Conn {
             send_segments: attr.send_segments.clamp(1, OPERATION_SEGMENTS) as u32,
             recv_segments: if shared.is_some() { 0 } else { attr.recv_segments.max(1) as u32 },
             inline: if device.test_limits.no_inline { 0 } else { attr.inject as u32 },
+            atomics: device.info.capabilities.contains(Capabilities::ATOMIC),
         };
         let srq = shared.map(|shared| &shared.srq);
         let make = |wanted: &QpAttributes| Qp::new(&device.pd, queues, srq, wanted, device.port);

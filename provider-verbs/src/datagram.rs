@@ -86,18 +86,29 @@ impl VerbsDatagrams {
             send_segments: MAX_DATAGRAM_SEGMENTS as u32,
             recv_segments: (MAX_DATAGRAM_SEGMENTS + OWN_SEGMENTS) as u32,
             inline,
+            atomics: false,
         };
         let queues = (send.queue.cq(), recv.queue.cq());
         let fail = |cause| failed(OP, "the queue pair, or the device has no more of them", cause);
-        let qp = Qp::datagram(&device.pd, queues, &wanted, device.port, Q_KEY).map_err(fail)?;
+        let make =
+            |wanted: &QpAttributes| Qp::datagram(&device.pd, queues, wanted, device.port, Q_KEY);
+        let qp = make(&wanted)
+            // Injects are copied to registered memory then.
+            .or_else(|_| make(&QpAttributes { inline: 0, ..wanted }))
+            .map_err(fail)?;
         let mut copied = EndpointAttr::default();
         (copied.inject, copied.send_depth) = (attr.inject, attr.send_depth);
         let bounce = ((qp.inline() as usize) < attr.inject)
             .then(|| Bounce::new(&device.pd, &copied))
             .transpose()?;
         let longest = device.info.limits.datagram;
-        let receiver =
-            DatagramReceiver::new(&device.pd, attr.recv_depth, longest, own.gid, sources)?;
+        let receiver = DatagramReceiver::new(
+            &device.pd,
+            attr.recv_depth,
+            longest,
+            (own.gid, own.ethernet),
+            sources,
+        )?;
         let address = DatagramAddress::ud(own.gid, own.lid, qp.number())?;
         let pair = Arc::new(DatagramQp {
             qp,

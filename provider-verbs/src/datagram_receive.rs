@@ -33,8 +33,9 @@ pub(crate) struct DatagramReceiver {
     /// By sequence number: the bytes of the receive.
     lens: Box<[AtomicU32]>,
     longest: usize,
-    /// The GID of this endpoint.
+    /// The GID of this endpoint, and whether it is of Ethernet, which has no LIDs.
     gid: [u8; 16],
+    ethernet: bool,
     sources: Arc<DatagramSources>,
 }
 
@@ -43,14 +44,15 @@ impl DatagramReceiver {
         pd: &Arc<Pd>,
         depth: usize,
         longest: usize,
-        gid: [u8; 16],
+        (gid, ethernet): ([u8; 16], bool),
         sources: &Arc<DatagramSources>,
     ) -> Result<Arc<Self>> {
         let places = depth.next_power_of_two();
         let (len, write) = (places * PLACE + longest, ibv_access_flags::IBV_ACCESS_LOCAL_WRITE);
         let slab = Slab::new("make datagram endpoint", pd, len, None, write)?;
         let lens = (0..places).map(|_| AtomicU32::new(0)).collect();
-        Ok(Arc::new(DatagramReceiver { slab, lens, longest, gid, sources: sources.clone() }))
+        let sources = sources.clone();
+        Ok(Arc::new(DatagramReceiver { slab, lens, longest, gid, ethernet, sources }))
     }
 
     /// The device may go on writing to it: it stays allocated and registered.
@@ -129,7 +131,9 @@ impl ReceiveMember for DatagramReceiver {
         } else {
             Some(source_gid(&header, &self.gid))
         };
-        let source = gid.and_then(|gid| DatagramAddress::ud(gid, wc.slid, wc.src_qp).ok());
+        // Over Ethernet some devices have anything there, or leave it as it was (bnxt, mlx4).
+        let lid = if self.ethernet { 0 } else { wc.slid };
+        let source = gid.and_then(|gid| DatagramAddress::ud(gid, lid, wc.src_qp).ok());
         self.sources.note(completion.token, source);
     }
 }

@@ -69,9 +69,15 @@ impl ConnEvents for Conn {
                 ConnState::Accepting,
                 cm::RDMA_CM_EVENT_REJECTED
                 | cm::RDMA_CM_EVENT_UNREACHABLE
-                | cm::RDMA_CM_EVENT_CONNECT_ERROR
-                | cm::RDMA_CM_EVENT_DISCONNECTED,
+                | cm::RDMA_CM_EVENT_CONNECT_ERROR,
             ) => self.close(&mut state, CloseReason::Disconnected(DisconnectReason::PeerLost)),
+            // Only what was confirmed is disconnected: the confirmation was lost on the way, or comes behind this.
+            (ConnState::Accepting, cm::RDMA_CM_EVENT_DISCONNECTED) => {
+                self.set_established(&mut state, Box::default(), AfterReport::Nothing);
+                drop(state);
+                self.settle_reads();
+                self.on_peer_disconnected();
+            }
             // An acceptor that ends before it knows of the confirmation rejects.
             (
                 ConnState::Established,
@@ -139,8 +145,9 @@ impl ConnEvents for Conn {
         let confirmed = id.establish();
         state.owes_confirmation = false;
         if let Err(cause) = confirmed {
+            // It has rejected or disconnected what it accepted, and the event that says so is behind this: its end is as wanted.
             log_line!(Debug, "{}: the peer waits no more: {cause}", self.id);
-            self.close(&mut state, CloseReason::Disconnected(DisconnectReason::PeerLost));
+            self.close(&mut state, CloseReason::Disconnected(DisconnectReason::Remote));
         }
     }
 

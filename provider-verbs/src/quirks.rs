@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 
 use fabric_core::Limits;
 
+use crate::chain::LONGEST;
 use crate::handle::{DeviceAttributes, KernelVersion, PortAttributes};
 
 /// Bytes of one inject: inline where the device can, else copied.
@@ -129,7 +130,7 @@ impl Quirks {
         let segments = size(device.max_sge).min(SEGMENTS);
         // An operation may take two requests: its own and one that makes it visible or probes.
         let mut limits = Limits::none();
-        limits.message = port.max_msg_sz.into();
+        limits.message = u64::from(port.max_msg_sz).min(LONGEST as u64);
         limits.inject = INJECT;
         limits.send_segments = segments;
         limits.recv_segments = segments;

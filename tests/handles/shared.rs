@@ -13,6 +13,14 @@ use crate::rig::{connect, domain_of, drain, run};
 
 const DEPTH: usize = 4;
 
+/// A provider whose endpoints can share receives.
+fn sharing() -> NullProvider {
+    NullProvider::new().edit(|info| {
+        info.capabilities |= Capabilities::SHARED_RECEIVES;
+        info.limits.shared_depth = DEPTH;
+    })
+}
+
 struct Shared {
     receives: SharedReceiveQueue,
     region: Region,
@@ -24,10 +32,7 @@ struct Shared {
 
 impl Shared {
     fn new() -> Self {
-        let provider = NullProvider::new().edit(|info| {
-            info.capabilities |= Capabilities::SHARED_RECEIVES;
-            info.limits.shared_depth = DEPTH;
-        });
+        let provider = sharing();
         let control = provider.control();
         let domain = domain_of(provider);
         let queue = domain.completion_queue(64).unwrap();
@@ -187,4 +192,29 @@ fn what_the_provider_refuses_takes_no_place() {
     assert_eq!(drain(&shared.queue), [(0, Status::Ok)]);
     shared.receives.recv(&shared.region, 9).unwrap();
     assert!(matches!(shared.receives.recv(&shared.region, 9), Err(Error::Again)));
+}
+
+/// An endpoint that comes to nothing takes no other one's place in the queue of the receives.
+#[test]
+fn one_that_is_not_made_leaves_the_others() {
+    let provider = sharing();
+    let control = provider.control();
+    let domain = domain_of(provider);
+    // At the place of its queue that the other one would have in a queue of its own.
+    let queue = domain.completion_queue(64).unwrap();
+    let first = domain.endpoint().send_depth(8).recv_depth(8).build(&queue).unwrap();
+    connect(&first);
+    let receives = domain.shared_receive_queue(DEPTH, &queue).unwrap();
+    let region = domain.alloc(64, Access::ALL).unwrap();
+    first.recv(&region, 1).unwrap();
+    let room = queue.room();
+    let sends = domain.completion_queue(64).unwrap();
+    control.make_none(true);
+    let builder = domain.endpoint().send_depth(8).shared_receives(&receives);
+    assert!(builder.build_with(&sends, &queue).is_err());
+    control.make_none(false);
+    assert_eq!((queue.room(), sends.room()), (room, 64));
+    assert_eq!(drain(&queue), []);
+    assert!(control.link(first.id()).bring(8, None));
+    assert_eq!(drain(&queue), [(1, Status::Ok)]);
 }

@@ -57,6 +57,9 @@ unsafe impl DomainOps for NullDomain {
         send_cq: &NullCq,
         recv_cq: &NullCq,
     ) -> Result<NullEndpoint> {
+        if self.control.makes_none.load(Ordering::Relaxed) {
+            return Err(Error::invalid("make endpoint", "this device makes none"));
+        }
         let (control, events) = (self.control.clone(), self.events.clone());
         let link = Arc::new(Link::new(id, control, events, [send_cq, recv_cq]));
         self.control.links.lock().unwrap().insert(id, link.clone());

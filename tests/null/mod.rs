@@ -67,6 +67,7 @@ pub struct Control {
     stays_shut: AtomicBool,
     /// Whether a grant never opens, since its connection is over.
     never_opens: AtomicBool,
+    makes_none: AtomicBool,
     /// Whether what is in flight cannot be stopped.
     goes_on: AtomicBool,
 }
@@ -187,6 +188,11 @@ impl Control {
     /// No grant opens any more: its connection is over.
     pub fn never_open(&self) {
         self.never_opens.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the device refuses to make endpoints.
+    pub fn make_none(&self, none: bool) {
+        self.makes_none.store(none, Ordering::Relaxed);
     }
 
     /// How many grants are alive.

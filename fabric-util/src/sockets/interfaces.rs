@@ -59,7 +59,8 @@ pub(super) fn devices<F: SocketFamily>() -> Vec<Device> {
         let remedy = "bring the loopback interface up: `ip link set lo up`".to_owned();
         return vec![Device { name: ANY.to_owned(), state: Err(Unusable { reason, remedy }) }];
     }
-    let all = named.values().flatten().copied().collect();
+    let mut all: Vec<_> = named.values().flatten().copied().collect();
+    route::outward_first(&mut all);
     let mut devices = vec![(ANY, info::<F>(ANY, "all network interfaces".to_owned(), all))];
     for (name, addresses) in &named {
         let description = format!("network interface {name}");

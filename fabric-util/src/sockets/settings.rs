@@ -29,8 +29,8 @@ const SETTINGS: &[Setting] = &[
     ),
     Setting::new(
         ADVERSARY,
-        "for tests: the provider takes every liberty that the contract leaves (cuts, delays, odd orders), as this seed \
-         says (a whole number)",
+        "for tests: the provider does all that the contract permits (cuts, delays, odd orders), as this seed says (a \
+         whole number)",
         "none: it does its best",
     ),
     Setting::new(

@@ -136,7 +136,8 @@ impl Sends {
     /// Copies the bytes of those of the last `posted` operations that are injects and still wait: their memory is the
     /// caller's again after the post.
     pub(super) fn keep_injected(&mut self, posted: usize) {
-        let earlier = self.entries.len() - posted;
+        // Fewer, if the link has ended in the midst of the post.
+        let earlier = self.entries.len().saturating_sub(posted);
         // Others are not needed any more.
         let first = if self.peer_shares { earlier } else { earlier.max(self.started) };
         for entry in self.entries.iter_mut().skip(first) {

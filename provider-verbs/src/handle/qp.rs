@@ -23,6 +23,8 @@ pub(crate) struct QpAttributes {
     pub(crate) send_segments: u32,
     pub(crate) recv_segments: u32,
     pub(crate) inline: u32,
+    /// Peers may execute atomics. A device without them need not take the right (mlx5: EOPNOTSUPP).
+    pub(crate) atomics: bool,
 }
 
 /// Where a queue pair stands, as far as it matters here.
@@ -41,6 +43,7 @@ pub(crate) struct Qp {
     stays: AtomicBool,
     number: u32,
     inline: u32,
+    atomics: bool,
     port: u8,
     pd: Arc<Pd>,
     send_cq: Arc<Cq>,
@@ -107,6 +110,7 @@ impl Qp {
             stays: AtomicBool::new(false),
             number,
             inline,
+            atomics: wanted.atomics,
             port,
             pd: pd.clone(),
             send_cq: send_cq.clone(),
@@ -145,7 +149,7 @@ impl Qp {
         self.qp.load(Ordering::Acquire)
     }
 
-    /// To INIT, with every right: regions restrict.
+    /// To INIT, with every right that the device has: regions restrict.
     pub(crate) fn init(&self, pkey_index: u16) -> io::Result<()> {
         let mut attr = zeroed();
         attr.qp_state = ibv_qp_state::IBV_QPS_INIT;
@@ -153,9 +157,9 @@ impl Qp {
         attr.port_num = self.port;
         let rights = ibv_access_flags::IBV_ACCESS_LOCAL_WRITE
             | ibv_access_flags::IBV_ACCESS_REMOTE_WRITE
-            | ibv_access_flags::IBV_ACCESS_REMOTE_READ
-            | ibv_access_flags::IBV_ACCESS_REMOTE_ATOMIC;
-        attr.qp_access_flags = rights.0;
+            | ibv_access_flags::IBV_ACCESS_REMOTE_READ;
+        let atomics = ibv_access_flags::IBV_ACCESS_REMOTE_ATOMIC;
+        attr.qp_access_flags = if self.atomics { (rights | atomics).0 } else { rights.0 };
         let mask = ibv_qp_attr_mask::IBV_QP_STATE
             | ibv_qp_attr_mask::IBV_QP_PKEY_INDEX
             | ibv_qp_attr_mask::IBV_QP_PORT

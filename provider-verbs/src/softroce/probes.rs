@@ -43,6 +43,7 @@ impl Probes {
             send_segments: 1,
             recv_segments: 1,
             inline: 0,
+            atomics: false,
         };
         Qp::new(&device.pd, (cq, cq), None, &small, device.port).map(Some)
     }

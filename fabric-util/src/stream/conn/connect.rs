@@ -11,13 +11,16 @@ use crate::progress::Progress;
 use crate::proof::HandshakeKeys;
 use crate::refusal::Declined;
 use crate::stream::greeting::{Greeting, Initiator};
-use crate::stream::phase::End;
+use crate::stream::phase::{End, Phase};
 use crate::stream::transmit::AckPolicy;
 use crate::stream::transport::Transport;
 
 impl<T: Transport, H: Host> Locked<'_, T, H> {
     /// Begins as the initiator, over a transport that is connected or becomes so. With keys the acceptor has to have their secret, too.
     pub fn connect(&mut self, transport: T, data: &[u8], keys: Option<&HandshakeKeys>) {
+        if !self.may_begin() {
+            return;
+        }
         match Initiator::begin(&mut self.state.link, data, keys) {
             Ok(initiator) => {
                 self.state.stage = Stage::Connecting(initiator);
@@ -32,13 +35,22 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
     /// Begins as the acceptor of a hello, over the transport that it came from. What came behind it is read by the next turn,
     /// for which no event follows.
     pub fn accept(&mut self, mut transport: T, greeting: &Greeting, data: &[u8]) {
-        if greeting.accept(&mut self.state.link, data) {
+        if self.may_begin() && greeting.accept(&mut self.state.link, data) {
             self.state.stage = Stage::Established;
             self.state.identity = greeting.identity();
             transport.open(self.state.link.id());
             self.attach(transport);
             self.flush(AckPolicy::Piggyback);
         }
+    }
+
+    /// Whether it has not ended while its transport was made: then there is nothing to begin, and the transport goes.
+    fn may_begin(&mut self) -> bool {
+        let may = self.state.link.phase() == Phase::Idle;
+        if !may {
+            self.host.closed();
+        }
+        may
     }
 
     fn attach(&mut self, transport: T) {

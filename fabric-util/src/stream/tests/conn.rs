@@ -12,6 +12,7 @@ use fabric_core::{EndpointAttr, Error};
 use super::*;
 use crate::progress::Progress;
 use crate::refusal::RefuseReason;
+use crate::stream::phase::Phase;
 use crate::stream::refuse;
 use crate::stream::testing::HostLog;
 use crate::stream::{AckPolicy, Conn, Greeting, IoVec, Locked, Silence, Timer};
@@ -407,6 +408,27 @@ fn the_last_words_get_their_time_and_no_more() {
     near.lock().expired(Timer::Linger);
     assert_eq!((near.log.closed.get(), near.conn.lingers()), (1, false), "its time is over");
     assert_eq!(near.turn(), Progress::Closed);
+}
+
+/// The endpoint was disconnected while its transport was made: nothing begins any more, on either side.
+#[test]
+fn one_that_has_ended_does_not_begin() {
+    let (near, far) = Wire::pair();
+    let (near, far) = (Peer::new(near, None), Peer::new(far, None));
+    near.lock().end(End::Local);
+    near.connect();
+    near.turn();
+    assert!(near.wire.out.borrow().bytes.is_empty(), "no hello");
+    assert_eq!(near.lock().link.phase(), Phase::Closed);
+    assert_eq!(near.log.closed.get(), 2, "the transport that came late is forgotten, too");
+
+    let other = Peer::new(Wire { out: near.wire.out.clone(), ..Wire::default() }, None);
+    other.connect();
+    other.turn();
+    far.lock().end(End::Local);
+    far.accept();
+    assert!(far.wire.out.borrow().bytes.is_empty(), "no welcome");
+    assert_eq!(far.lock().link.phase(), Phase::Closed);
 }
 
 #[test]

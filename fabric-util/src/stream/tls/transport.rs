@@ -24,6 +24,8 @@ const RECEIVED: usize = 64 << 10;
 const LITTLE: usize = 4 << 10;
 /// The first byte of a record: its type (RFC 8446, 5.1). A handshake frame begins with another.
 const RECORDS: RangeInclusive<u8> = 20..=23;
+/// Bytes that came and are of no use yet: less than a record, or than a handshake message of 64 KiB in records of any sense.
+const MAX_HELD: usize = 128 << 10;
 
 /// How far this end is.
 enum HandshakeStage {
@@ -212,6 +214,11 @@ impl<T: Transport> TlsTransport<T> {
 
     /// Receives records, `len` bytes of them at most; 0 is the end.
     fn read(&mut self, len: usize) -> io::Result<usize> {
+        // Records of a handshake message stay here until it is whole. Of one that is as long as any may be, in records that are not
+        // made to be many, these are fewer.
+        if self.session.input.filled().len() > MAX_HELD {
+            return Err(io::Error::new(ErrorKind::InvalidData, "a handshake in too many records"));
+        }
         let room = self.session.input.room(len);
         // SAFETY: the buffer is ours.
         let got = unsafe { self.inner.recv(&[(room.as_mut_ptr(), room.len())]) };
