@@ -23,12 +23,10 @@ pub struct Case {
     pub about: &'static str,
     /// How long it may take, before scaling; longer is a failure.
     pub limit: Duration,
-    /// Whether no other case may run beside it: it measures time, changes the link or takes all of it.
-    pub exclusive: bool,
+    /// When it runs.
+    pub turn: Turn,
     /// Whether it is so long that it runs on request only.
     pub soak: bool,
-    /// Whether it looks at what all other cases have left, and so runs when they have ended.
-    pub last: bool,
     /// Whether a naive emulation of RMA over a byte stream fails it.
     pub trap: bool,
     /// What of its transcript may differ between providers.
@@ -51,22 +49,9 @@ impl Case {
         let limit = Duration::from_secs(60);
         let freedom = Freedom::None;
         // What happens to the link happens to every case.
-        let exclusive = needs.link.is_some();
-        let (soak, last, trap, local_only) = (false, false, false, "");
-        Case {
-            group,
-            name,
-            needs,
-            about,
-            limit,
-            exclusive,
-            soak,
-            last,
-            trap,
-            freedom,
-            local_only,
-            run,
-        }
+        let turn = if needs.link.is_some() { Turn::Alone } else { Turn::Beside };
+        let (soak, trap, local_only) = (false, false, "");
+        Case { group, name, needs, about, limit, turn, soak, trap, freedom, local_only, run }
     }
 
     /// With another time limit.
@@ -78,7 +63,7 @@ impl Case {
     /// It measures time, takes all the link, or forks a child that makes calls, which another thread's locks would hang:
     /// runs alone.
     pub const fn exclusive(mut self) -> Self {
-        self.exclusive = true;
+        self.turn = Turn::Alone;
         self
     }
 
@@ -90,7 +75,7 @@ impl Case {
 
     /// It looks at what all other cases have left: runs when they have ended.
     pub const fn last(mut self) -> Self {
-        self.last = true;
+        self.turn = Turn::Last;
         self
     }
 
@@ -116,6 +101,18 @@ impl Case {
     pub fn id(&self) -> String {
         format!("{}.{}", self.group, self.name)
     }
+}
+
+/// When a case runs. Those that run alone come behind the others: one that waited in the midst of them would hold up all
+/// until the longest has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Turn {
+    /// Beside others.
+    Beside,
+    /// Without another beside it: it measures time, changes the link or takes all of it.
+    Alone,
+    /// Alone and when all others have ended: it looks at what they have left.
+    Last,
 }
 
 /// A group of cases.

@@ -8,7 +8,7 @@ pub use fabric::{
     Event, Op, OpKind, Recv, RemoteRegion, Slices, Status,
 };
 
-pub use crate::case::{Case, Group, Needs};
+pub use crate::case::{Case, Group, Needs, Turn};
 pub use crate::check::{Failed, Outcome};
 pub use crate::done::Done;
 pub use crate::end::End;

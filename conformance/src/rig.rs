@@ -4,7 +4,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fabric::{Access, CompletionQueue, Domain, EndpointAttr, Info, Listener, SharedReceiveQueue};
+use fabric::{
+    Access, CompletionQueue, Domain, EndpointAttr, EndpointBuilder, Info, Listener,
+    SharedReceiveQueue,
+};
 
 use crate::check::{Failed, Outcome};
 use crate::end::{DEFAULT_TIMEOUT, End};
@@ -280,6 +283,11 @@ impl Rig {
         attr
     }
 
+    /// Makes an endpoint without what an [`End`] has beside it; connecting may take as long as anything of that takes here.
+    pub(crate) fn builder<'a>(&self, domain: &'a Domain) -> EndpointBuilder<'a> {
+        domain.endpoint().connect_timeout(self.connect_timeout())
+    }
+
     #[track_caller]
     fn make_end(
         &self,
@@ -346,6 +354,12 @@ impl Rig {
         self.setup.connect_timeout.map_or_else(|| self.scaled(usual), |timer| timer / 2)
     }
 
+    /// An interval of liveness within which a peer that lives is heard: `usual`; a sixth of what the run gives connecting, if that
+    /// says how long it may take: TCP waits twice as long each time that the same segment is lost (RFC 6298).
+    pub(crate) fn liveness(&self, usual: Duration) -> Duration {
+        self.setup.connect_timeout.map_or(usual, |timer| usual.max(timer / 6))
+    }
+
     /// Tries a check until it succeeds, for 10 s; for what comes true without a completion that would say so.
     ///
     /// # Errors
@@ -402,7 +416,8 @@ impl Rig {
     /// So much of what only takes its time: `amount`, or an eighth of it over a link that loses packets, where each that
     /// is lost holds up for a tenth of a second.
     pub fn bulk(&self, amount: usize) -> usize {
-        if self.is_lossy() { amount.div_ceil(8) } else { amount }
+        let loses = self.is_lossy() || self.setup.connect_timeout.is_some();
+        if loses { amount.div_ceil(8) } else { amount }
     }
 
     /// Random numbers, the same for this case whenever the seed is the same.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use fabric::{Capabilities, Catalog, Choice, ProviderSpec};
 
-use crate::case::Case;
+use crate::case::{Case, Turn};
 use crate::check::{Failed, Outcome};
 use crate::choose::anything;
 use crate::environment::Environment;
@@ -106,7 +106,7 @@ fn look_at_start(
     selected: &[&'static Case],
     options: &Options,
 ) -> Vec<Option<Usage>> {
-    if !selected.iter().any(|case| case.last) {
+    if !selected.iter().any(|case| case.turn == Turn::Last) {
         return vec![None; targets.len()];
     }
     let look = |target: &Target| {
@@ -161,7 +161,10 @@ fn run_all(
             None => run_one(target, case, options, start),
         }
     };
-    let (last, usual): (Vec<_>, Vec<_>) = (0..work.len()).partition(|&index| work[index].1.last);
+    let turn = |&index: &usize| work[index].1.turn;
+    let (beside, mut alone): (Vec<_>, Vec<_>) =
+        (0..work.len()).partition(|index| turn(index) == Turn::Beside);
+    alone.sort_by_key(turn);
     let next = AtomicUsize::new(0);
     let mut results: Vec<Option<CaseResult>> = work.iter().map(|_| None).collect();
     let mut take_news = |news| match news {
@@ -177,10 +180,10 @@ fn run_all(
     };
     thread::scope(|scope| {
         let (send, receive) = mpsc::channel();
-        for _ in 0..options.jobs.clamp(1, usual.len().max(1)) {
-            let (send, next, usual, run) = (send.clone(), &next, &usual, &run);
+        for _ in 0..options.jobs.clamp(1, beside.len().max(1)) {
+            let (send, next, beside, run) = (send.clone(), &next, &beside, &run);
             scope.spawn(move || {
-                while let Some(&index) = usual.get(next.fetch_add(1, Ordering::Relaxed)) {
+                while let Some(&index) = beside.get(next.fetch_add(1, Ordering::Relaxed)) {
                     // The receiver lives until all senders are gone.
                     let _ = send.send(News::Started(index));
                     let _ = send.send(News::Ended(index, run(index)));
@@ -196,7 +199,7 @@ fn run_all(
             }
         }
     });
-    for index in last {
+    for index in alone {
         take_news(News::Started(index));
         take_news(News::Ended(index, run(index)));
     }
@@ -225,7 +228,7 @@ fn run_one(
     if !missing.is_empty() {
         return not_run(target, case, options, &missing);
     }
-    let (_alone, _beside) = if case.exclusive {
+    let (_alone, _beside) = if case.turn != Turn::Beside {
         (Some(GATE.write().unwrap_or_else(PoisonError::into_inner)), None)
     } else {
         (None, Some(GATE.read().unwrap_or_else(PoisonError::into_inner)))

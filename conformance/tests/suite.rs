@@ -18,8 +18,10 @@ const THREADS: usize = 4;
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(THREADS);
+    let mut all: Vec<_> = cases().collect();
+    all.sort_by_key(|case| case.turn);
     let trials = match targets() {
-        Ok([here, far]) => cases().map(|case| trial(case, &here, &far)).collect(),
+        Ok([here, far]) => all.into_iter().map(|case| trial(case, &here, &far)).collect(),
         // Without the provider nothing is shown, and that is not a success.
         Err(reason) => vec![Trial::test("tcp.is_available", move || Err(reason.into()))],
     };

@@ -27,7 +27,7 @@
 //! An endpoint may be its own peer. Messages to itself are copied once, when they have met a receive. One-sided operations to
 //! itself go by a connection of the provider to itself, so that they do what they do to any other peer.
 //!
-//! # Not there
+//! # Unreliable datagrams
 //! Datagrams that may be lost are another kind of endpoint: [`fabric::DatagramEndpoint`].
 
 #![forbid(unsafe_code)]

@@ -86,7 +86,7 @@ mod tests {
     use std::fmt::Write;
 
     use super::*;
-    use crate::case::Group;
+    use crate::case::{Group, Turn};
 
     const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/CASES.md");
 
@@ -177,8 +177,8 @@ mod tests {
                 write!(text, "- `{}`: {}; needs {}", case.name, case.about, case.needs).unwrap();
                 let marks = [
                     (case.trap, "T"),
-                    (case.exclusive, "alone"),
-                    (case.last, "last"),
+                    (case.turn != Turn::Beside, "alone"),
+                    (case.turn == Turn::Last, "last"),
                     (case.soak, "soak"),
                 ];
                 for (_, mark) in marks.iter().filter(|mark| mark.0) {

@@ -94,8 +94,8 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "N")]
     pub(super) seed: Option<u64>,
 
-    /// Providers that have the setting `adversary`, as TCP has, take every liberty that the contract leaves and that nature
-    /// rarely takes, as this seed says: cuts, delays, odd orders. The cases must pass all the same.
+    /// Providers that have the setting `adversary`, as TCP has, do all that the contract permits and that is rare by itself, as
+    /// this seed says: cuts, delays, odd orders. The cases must pass all the same.
     #[arg(long, value_name = "SEED")]
     pub(super) adversary: Option<u64>,
 

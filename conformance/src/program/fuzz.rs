@@ -19,7 +19,7 @@ const AGAIN: usize = 20;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct FuzzArgs {
-    /// The provider to test: tcp, verbs or mem; by default all that this machine has, but for mem.
+    /// The provider to test: auto, tcp, verbs, shm or mem; by default all that this machine has, but for mem.
     #[arg(long, value_name = "NAME", default_value = "all")]
     provider: Vec<String>,
 

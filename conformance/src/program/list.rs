@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::prelude::{Case, Group};
+use crate::prelude::{Case, Group, Turn};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -25,7 +25,7 @@ pub(super) fn json(cases: &[&'static Case]) -> Result<String, String> {
         about: case.about,
         limit_seconds: case.limit.as_secs(),
         trap: case.trap,
-        exclusive: case.exclusive,
+        exclusive: case.turn != Turn::Beside,
         soak: case.soak,
         freedom: case.freedom.to_string(),
         local_only: case.local_only,

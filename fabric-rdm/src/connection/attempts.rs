@@ -111,7 +111,7 @@ impl PeerConnection {
 
     /// This side has no place for an attempt now. It is made when there is one, by [`hurry`](Self::hurry), and the time until
     /// then does not count against the peer.
-    pub fn no_place(&mut self, now: Duration) {
+    fn no_place(&mut self, now: Duration) {
         self.retry_later(now);
         self.no_place_since = self.wanted.map(|_| now);
     }

@@ -384,6 +384,13 @@ impl PeerConnection {
         }
     }
 
+    /// There will be no connection any more.
+    pub fn on_device_lost(&mut self) {
+        if !self.is_dead() {
+            self.die(DeathCause::Lost);
+        }
+    }
+
     /// The peer broke the protocol on this connection.
     pub fn on_broken(&mut self, conn: ConnId) {
         if self.current() == Some(conn) {

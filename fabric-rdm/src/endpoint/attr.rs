@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use fabric::Domain;
 use fabric_core::{EndpointAttr, Error, Info, Result};
 
 use crate::connection::Timeouts;
@@ -38,7 +39,8 @@ pub struct RdmAttr {
     pub window: WindowLimits,
     /// How long connecting may take.
     pub timeouts: Timeouts,
-    /// Where to listen; `None`: at the device's first address, with any port.
+    /// Where to listen; `None`: at the device's first address, with any port. Of all interfaces that is one by which this host
+    /// reaches others, where it has one; an unspecified address (`0.0.0.0:0`) listens at each.
     pub listen: Option<SocketAddr>,
     /// The identity follows from where it listens ([`Address::of_listener`](crate::Address::of_listener)), so that peers need to
     /// know no more than that. An endpoint that is made later at the same place has the same one: peers that had a connection find
@@ -49,9 +51,10 @@ pub struct RdmAttr {
     pub writes_apart: bool,
     /// Connection requests that may wait.
     pub backlog: usize,
-    /// What connections are made with: liveness, traffic class, path. Its depths, segments, inject and connect time-out are not
-    /// used.
-    pub connection: EndpointAttr,
+    /// What connections are made with: liveness, stall, traffic class, path. `None`: the domain's defaults, which are those of the
+    /// environment (`FABRIC_LIVENESS_S`, `FABRIC_STALL_S`). Its depths, segments, inject and connect time-out are not used: how
+    /// long connecting may take is in `timeouts`.
+    pub connection: Option<EndpointAttr>,
 }
 
 impl Default for RdmAttr {
@@ -72,7 +75,7 @@ impl Default for RdmAttr {
             named_by_place: false,
             writes_apart: false,
             backlog: 128,
-            connection: EndpointAttr::default(),
+            connection: None,
         }
     }
 }
@@ -112,8 +115,9 @@ impl RdmAttr {
     }
 
     /// What one connection is made with.
-    pub(super) fn connection_attr(&self, info: &Info) -> EndpointAttr {
-        let mut attr = self.connection.clone();
+    pub(super) fn connection_attr(&self, domain: &Domain) -> EndpointAttr {
+        let (info, defaults) = (domain.info(), domain.endpoint());
+        let mut attr = self.connection.as_ref().unwrap_or(defaults.as_attr()).clone();
         attr.send_depth = self.connection_depth as usize;
         attr.recv_depth = (self.slots as usize).min(info.limits.recv_depth);
         attr.send_segments = attr.send_segments.max(2).min(info.limits.send_segments);
@@ -126,4 +130,35 @@ impl RdmAttr {
 
 fn invalid(detail: String) -> Error {
     Error::invalid("make rdm endpoint", detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::time::Duration;
+
+    use fabric::Hints;
+
+    use super::*;
+
+    /// Itself in a program of its own, with the variable set.
+    #[test]
+    #[cfg_attr(miri, ignore)] // starts a program
+    fn connections_are_made_as_the_environment_says() {
+        const VARIABLE: &str = "FABRIC_LIVENESS_S";
+        if std::env::var(VARIABLE).is_err() {
+            let test = std::thread::current().name().unwrap().to_owned();
+            let mut program = Command::new(std::env::current_exe().unwrap());
+            let output = program.args(["--exact", &test]).env(VARIABLE, "77").output().unwrap();
+            let passed = String::from_utf8_lossy(&output.stdout).contains("1 passed");
+            assert!(output.status.success() && passed, "{output:?}");
+            return;
+        }
+        let hints = Hints { provider: Some("tcp".into()), ..Hints::default() };
+        let domain = Domain::open(&hints).unwrap();
+        let mut attr = RdmAttr::default();
+        assert_eq!(attr.connection_attr(&domain).liveness, Some(Duration::from_secs(77)));
+        attr.connection = Some(EndpointAttr::default());
+        assert_eq!(attr.connection_attr(&domain).liveness, EndpointAttr::default().liveness);
+    }
 }

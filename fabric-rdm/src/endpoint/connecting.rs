@@ -253,7 +253,7 @@ impl Core {
             return;
         }
         let Some((link, shared)) = self.find_link(peer) else { return };
-        link.connection.no_place(shared.now());
+        link.connection.on_no_place(shared.now(), id);
         self.wait_for_room(peer);
     }
 
@@ -266,7 +266,7 @@ impl Core {
         self.give_way();
     }
 
-    fn find_conn(&mut self, endpoint: EndpointId) -> Option<(Peer, ConnId)> {
+    fn find_conn(&self, endpoint: EndpointId) -> Option<(Peer, ConnId)> {
         self.shared.conns.get(&endpoint).copied()
     }
 
@@ -364,11 +364,16 @@ impl Core {
         }
         let peers: Vec<_> = self.peers.iter().map(|(peer, ..)| peer).collect();
         for peer in peers {
-            if let Some((link, _)) = self.find_link(peer)
-                && link.connection.death().is_none()
-            {
-                self.on_death(peer, DeathCause::Lost);
+            if let Some((link, shared)) = self.find_link(peer) {
+                link.connection.on_device_lost();
+                link.mark(shared);
             }
+        }
+        // From no peer, and so not among what ends with one.
+        let posted: Vec<_> = self.shared.recvs.iter().filter_map(|(_, recv)| recv.id).collect();
+        for id in posted {
+            let ending = self.shared.matcher.cancel(id);
+            self.end_receive(ending, Status::Canceled);
         }
     }
 

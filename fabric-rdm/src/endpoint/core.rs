@@ -50,6 +50,8 @@ pub(super) struct Core {
     pub(super) is_own_turn: bool,
     /// When state machines have to be called.
     pub(super) timers: BTreeSet<(Duration, Peer)>,
+    /// When one more peer is to give back places that others wait for.
+    pub(super) next_recall: Option<Duration>,
 }
 
 impl Core {
@@ -70,6 +72,7 @@ impl Core {
             more_requests: false,
             is_own_turn: false,
             timers: BTreeSet::new(),
+            next_recall: None,
         })
     }
 
@@ -138,7 +141,16 @@ impl Core {
         found
     }
 
-    pub(super) fn take_completions(&mut self) -> usize {
+    /// Takes all that is in the queue by now. What a peer that never pauses sends meanwhile is not waited for.
+    pub(super) fn take_queued(&mut self) {
+        for _ in 0..=self.shared.queue.capacity() / BATCH {
+            if self.take_completions() == 0 {
+                break;
+            }
+        }
+    }
+
+    fn take_completions(&mut self) -> usize {
         let taken = self.shared.queue.poll(&mut self.raw).unwrap_or(0); // in a forked child
         for at in 0..taken {
             let completion = self.raw[at];
@@ -162,7 +174,7 @@ impl Core {
             Event::ConnectFailed { endpoint, error } => self.on_connect_failed(endpoint, &error),
             // What came by a connection before its end, or before its peer asked for another one, is in the queue by now.
             Event::Disconnected { endpoint, .. } => {
-                while self.take_completions() > 0 {}
+                self.take_queued();
                 match self.own.has_end(endpoint) {
                     true => self.on_own_disconnected(),
                     false => self.on_disconnected(endpoint),

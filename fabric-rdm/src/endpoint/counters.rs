@@ -1,10 +1,11 @@
 //! Counters of operations that ended: never lost, and independent of completions.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use fabric_core::{Error, Result};
+use fabric_util::fork::ForkEpoch;
 
 use super::completion::Kind;
 use super::lock::{lock, wait};
@@ -16,18 +17,30 @@ pub struct Counter {
     state: Arc<CounterState>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct CounterState {
     successes: AtomicU64,
     errors: AtomicU64,
     waiters: AtomicU64,
+    /// Nothing counts any more.
+    is_over: AtomicBool,
+    epoch: ForkEpoch,
     lock: Mutex<()>,
     changed: Condvar,
 }
 
 impl Counter {
     fn new() -> Self {
-        Counter { state: Arc::default() }
+        let state = CounterState {
+            successes: AtomicU64::new(0),
+            errors: AtomicU64::new(0),
+            waiters: AtomicU64::new(0),
+            is_over: AtomicBool::new(false),
+            epoch: ForkEpoch::current(),
+            lock: Mutex::new(()),
+            changed: Condvar::new(),
+        };
+        Counter { state: Arc::new(state) }
     }
 
     /// Operations that ended well.
@@ -43,6 +56,10 @@ impl Counter {
     pub(super) fn add(&self, ok: bool) {
         let count = if ok { &self.state.successes } else { &self.state.errors };
         count.fetch_add(1, Ordering::SeqCst);
+        self.notify();
+    }
+
+    fn notify(&self) {
         if self.state.waiters.load(Ordering::SeqCst) > 0 {
             drop(lock(&self.state.lock));
             self.state.changed.notify_all();
@@ -71,22 +88,30 @@ impl Counter {
     /// Waits until so many operations have ended well, or more than `known_errors` have not: those that the caller knows of.
     ///
     /// # Errors
-    /// `TimedOut`. `InvalidState`: there are more errors, so that number may never be reached.
+    /// `TimedOut`. `InvalidState`: there are more errors, so that number may never be reached; the endpoint is gone; in a forked
+    /// child.
     pub fn wait_for(
         &self,
         successes: u64,
         known_errors: u64,
         timeout: Option<Duration>,
     ) -> Result<()> {
+        const OP: &str = "wait for counter";
+        if !self.state.epoch.is_current() {
+            return Err(Error::state(OP, "the endpoint is of the parent process"));
+        }
         let look = |counter: &Self| match (counter.successes(), counter.errors()) {
             (now, _) if now >= successes => Some(Ok(())),
             (now, errors) if errors > known_errors => Some(Err(Error::state(
-                "wait for counter",
+                OP,
                 format!(
                     "{now} of {successes} operations have ended well, and {} have not",
                     errors - known_errors
                 ),
             ))),
+            _ if counter.state.is_over.load(Ordering::SeqCst) => {
+                Some(Err(Error::state(OP, "the endpoint is gone")))
+            }
             _ => None,
         };
         self.wait(timeout, look).unwrap_or(Err(Error::TimedOut(None)))
@@ -104,6 +129,14 @@ const KINDS: usize = 6;
 impl Counters {
     pub(super) fn new() -> Self {
         Counters { by_kind: std::array::from_fn(|_| Counter::new()) }
+    }
+
+    /// The endpoint is gone: none of them changes any more.
+    pub(super) fn end(&self) {
+        for counter in &self.by_kind {
+            counter.state.is_over.store(true, Ordering::SeqCst);
+            counter.notify();
+        }
     }
 
     /// Released buffers count as receives, with the receives of the messages in them.
@@ -144,5 +177,20 @@ mod tests {
             assert!(text.contains("3 of 9 operations have ended well, and 1 have not"), "{text}");
         });
         assert_eq!((counter.successes(), counter.errors()), (3, 1));
+    }
+
+    #[test]
+    fn a_wait_ends_with_the_endpoint() {
+        let counters = Counters::new();
+        let counter = counters.of(Kind::Send);
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| counter.wait_for(1, 0, None));
+            while counter.state.waiters.load(Ordering::SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            counters.end();
+            assert!(matches!(waiter.join().unwrap(), Err(Error::InvalidState(_))));
+        });
+        assert!(matches!(counter.wait_for(1, 0, None), Err(Error::InvalidState(_))));
     }
 }

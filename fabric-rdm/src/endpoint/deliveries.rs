@@ -197,10 +197,15 @@ impl PeerLink {
                 }
                 true
             }
-            Incoming::Dropped(left) if more > left || more == 0 => false,
-            Incoming::Dropped(left) if more == left => self.incoming.remove(&number).is_some(),
-            Incoming::Dropped(left) => {
-                self.incoming.insert(number, Incoming::Dropped(left - more)).is_some()
+            Incoming::Dropped { left, .. } if more > left || more == 0 => false,
+            Incoming::Dropped { left, place } if more == left => {
+                self.incoming.remove(&number);
+                shared.free_place(place);
+                true
+            }
+            Incoming::Dropped { left, place } => {
+                let left = left - more;
+                self.incoming.insert(number, Incoming::Dropped { left, place }).is_some()
             }
         }
     }
@@ -226,7 +231,7 @@ impl PeerLink {
                 is_fair
             }
             // It was fetched by a receive that has ended since.
-            Some(Incoming::Arrival(_) | Incoming::Dropped(_)) => false,
+            Some(Incoming::Arrival(_) | Incoming::Dropped { .. }) => false,
             None => true,
         }
     }

@@ -91,9 +91,17 @@ impl Driver {
 
     /// A call on the endpoint that changes something, and what follows for threads that sleep.
     pub(super) fn call<T>(&self, call: impl FnOnce(&mut Core) -> T) -> T {
+        self.call_if(|core| (call(core), true))
+    }
+
+    /// The same of one that says whether it did.
+    pub(super) fn call_if<T>(&self, call: impl FnOnce(&mut Core) -> (T, bool)) -> T {
         self.enter(|core| {
-            self.changed_unseen.store(true, Ordering::Relaxed);
-            call(core)
+            let (result, changes) = call(core);
+            if changes {
+                self.changed_unseen.store(true, Ordering::Relaxed);
+            }
+            result
         })
     }
 
@@ -116,7 +124,8 @@ impl Driver {
             true => core.deadline().map_or(u64::MAX, |deadline| deadline.as_nanos() as u64),
             false => u64::MAX,
         };
-        let is_early = sleeps && deadline < self.sleeps_until.load(Ordering::SeqCst);
+        let is_early =
+            sleeps && (core.more_requests || deadline < self.sleeps_until.load(Ordering::SeqCst));
         if let Some(watch) = watch
             && (has_ended || deadline < watch.timer_at())
         {
@@ -142,11 +151,7 @@ impl Driver {
     /// The progress of a poll. What it finds is unseen until completions are [taken](Driver::take).
     pub(super) fn progress(&self) {
         self.count_poll();
-        self.enter(|core| {
-            if self.turn_of_application(core) {
-                self.changed_unseen.store(true, Ordering::Relaxed);
-            }
-        });
+        self.call_if(|core| ((), self.turn_of_application(core)));
     }
 
     fn count_poll(&self) {

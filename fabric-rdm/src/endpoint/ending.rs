@@ -5,12 +5,16 @@ use fabric_core::Result;
 use super::completion::Status;
 use super::core::Core;
 use super::link::PeerLink;
-use super::ops::Incoming;
+use super::ops::{Incoming, Payload};
 use super::shared::{PeerEvent, Shared};
 use super::table::OpKey;
 use crate::address::Address;
 use crate::matching::Ending;
 use crate::peers::Peer;
+
+/// So much further go the attempts at new peers with each one that is removed, at most. One that is inserted again and had more
+/// says where it is.
+const MAX_REMOVED_AHEAD: u64 = 1 << 10;
 
 impl Core {
     /// Ends all that waits or is under way with a peer: the oldest operation with `first`, the others as canceled, receives from
@@ -60,16 +64,18 @@ impl Core {
         self.shared.matcher.remove_peer(peer, |_, _| {}, |message| dropped.push(message.payload));
         for key in dropped {
             self.shared.dropped += 1;
-            if self.own.peer == Some(peer) {
-                self.drop_arrival(key);
-            } else if let Some(arrival) = self.shared.arrivals.remove(key) {
-                self.shared.free_place(arrival.account);
+            let Some(arrival) = self.shared.arrivals.remove(key) else { continue };
+            self.shared.free_place(arrival.account);
+            if let Payload::Own(key) = arrival.payload {
+                self.end_own_send(key, Status::Canceled);
             }
         }
         if let Some((link, shared)) = self.find_link(peer) {
             shared.strangers -= u32::from(link.is_stranger);
             let (attempts, ..) = link.connection.numbers();
-            shared.removed_attempts = shared.removed_attempts.max(attempts);
+            // The peer may have named any number: attempts at others do not go that far.
+            let bound = shared.removed_attempts.saturating_add(MAX_REMOVED_AHEAD);
+            shared.removed_attempts = shared.removed_attempts.max(attempts.min(bound));
         }
         self.shared.peer_events.retain(|event| match event {
             PeerEvent::Admitted(of) | PeerEvent::Down(of, _) => *of != peer,
@@ -148,7 +154,7 @@ impl PeerLink {
                     let Some(delivery) = shared.deliveries.remove(key) else { continue };
                     shared.end_met(&delivery.met, status, None, delivery.account);
                 }
-                Incoming::Dropped(_) => {}
+                Incoming::Dropped { place, .. } => shared.free_place(place),
             }
         }
     }

@@ -141,7 +141,7 @@ impl Endpoint {
         let slots = (attr.slots as usize).min(info.limits.shared_depth);
         let is_shared = info.capabilities.contains(Capabilities::SHARED_RECEIVES);
         let connections = attr.max_open as usize + SPARE;
-        let own = if is_shared { 0 } else { attr.connection_attr(info).recv_depth };
+        let own = if is_shared { 0 } else { attr.connection_attr(domain).recv_depth };
         let room = connections * (attr.connection_depth as usize + own) + slots;
         let queue =
             domain.completion_queue_with(&CqAttr::new(room.min(info.limits.cq_capacity)))?;
@@ -210,7 +210,7 @@ impl Endpoint {
     /// `InvalidArgument`: there is no such peer. `InvalidState` in a forked child.
     pub fn address_of(&self, peer: Peer) -> Result<Address> {
         self.check("address_of")?;
-        self.driver.call(|core| Ok(core.peers.get(peer)?.0.clone()))
+        self.driver.look(|core| Ok(core.peers.get(peer)?.0.clone()))
     }
 
     /// Why a peer is down; `None`: it is not.
@@ -219,7 +219,7 @@ impl Endpoint {
     /// `InvalidArgument`: there is no such peer. `InvalidState` in a forked child.
     pub fn down(&self, peer: Peer) -> Result<Option<DeathCause>> {
         self.check("down")?;
-        self.driver.call(|core| {
+        self.driver.look(|core| {
             core.peers.get(peer)?;
             Ok(core.death_of(peer))
         })
@@ -451,7 +451,7 @@ impl Endpoint {
     /// `InvalidState` in a forked child.
     pub fn max_inject(&self) -> Result<usize> {
         self.check("max_inject")?;
-        Ok(self.driver.call(|core| core.max_inject()))
+        Ok(self.driver.look(|core| core.max_inject()))
     }
 
     /// Connections to others that are open, or being made: never more than [`RdmAttr::max_open`].
@@ -460,7 +460,7 @@ impl Endpoint {
     /// `InvalidState` in a forked child.
     pub fn connections(&self) -> Result<u32> {
         self.check("connections")?;
-        Ok(self.driver.call(|core| core.open.len() as u32))
+        Ok(self.driver.look(|core| core.open.len() as u32))
     }
 
     /// Begins to park all connections, in agreement with the peers: they go when there is [none](Endpoint::connections) any more.
@@ -478,7 +478,7 @@ impl Endpoint {
     /// Its state as text, for a bug report. Slow; not for the data path.
     pub fn dump(&self) -> String {
         match self.check("dump") {
-            Ok(()) => self.driver.call(|core| core.dump()),
+            Ok(()) => self.driver.look(|core| core.dump()),
             Err(error) => error.to_string(),
         }
     }

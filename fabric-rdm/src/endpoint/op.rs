@@ -35,13 +35,14 @@ pub struct Send<'a> {
     pub(super) immediate: Option<u32>,
     pub(super) context: u64,
     pub(super) matched: bool,
+    pub(super) fence: bool,
     pub(super) signaled: bool,
 }
 
 impl<'a> Send<'a> {
     fn with(payload: PayloadRef<'a>) -> Self {
         let (tag, immediate, context) = (None, None, 0);
-        Send { payload, tag, immediate, context, matched: false, signaled: true }
+        Send { payload, tag, immediate, context, matched: false, fence: false, signaled: true }
     }
 
     /// The bytes of `from`.
@@ -79,6 +80,13 @@ impl<'a> Send<'a> {
         self
     }
 
+    /// Starts only when the reads and atomics to that peer that were posted before it have finished, as
+    /// [`Op::fence`](fabric::Op::fence).
+    pub fn fence(mut self) -> Self {
+        self.fence = true;
+        self
+    }
+
     /// No completion if it succeeds. [Counters](crate::Endpoint::counter) count it all the same.
     pub fn unsignaled(mut self) -> Self {
         self.signaled = false;
@@ -108,6 +116,11 @@ impl<'a> Send<'a> {
     /// Whether it completes only when it has met a receive.
     pub fn is_matched(&self) -> bool {
         self.matched
+    }
+
+    /// Whether it waits for reads and atomics before it.
+    pub fn is_fenced(&self) -> bool {
+        self.fence
     }
 
     /// Whether success has a completion.

@@ -90,6 +90,7 @@ pub(super) struct Outgoing {
     pub(super) tag: Option<u64>,
     pub(super) immediate: Option<u32>,
     pub(super) matched: bool,
+    pub(super) fence: bool,
     pub(super) source: Source,
     /// Once it was sent.
     pub(super) number: u64,
@@ -122,7 +123,7 @@ impl Outgoing {
         self.clear();
         self.source.hold(send.payload)?;
         (self.tag, self.immediate, self.matched) = (send.tag, send.immediate, send.matched);
-        (self.number, self.taken, self.charged) = (0, 0, charged);
+        (self.fence, self.number, self.taken, self.charged) = (send.fence, 0, 0, charged);
         Ok(())
     }
 
@@ -239,6 +240,9 @@ pub(super) struct Delivery {
 pub(super) enum Incoming {
     Arrival(OpKey),
     Delivery(OpKey),
-    /// It is not wanted, and so many bytes of it come.
-    Dropped(u64),
+    /// It is not wanted, and so many bytes of it come. Until then it has its place: so these are bounded.
+    Dropped {
+        left: u64,
+        place: Option<(Account, u64)>,
+    },
 }

@@ -29,7 +29,8 @@ pub enum Full {
     /// The endpoint's own depth: take completions, then post again.
     #[error("as many operations are outstanding as the endpoint's depth allows: take completions")]
     Depth,
-    /// The peer has no place for one more message without a receive. It has one when its application posts receives.
+    /// The peer has no place for one more message without a receive. It has one when its application posts receives, which no
+    /// completion reports: poll, or wait, and ask [`has_room`](crate::Endpoint::has_room).
     #[error(transparent)]
     Peer(Blocked),
 }

@@ -29,6 +29,11 @@ pub(super) fn has_to_wait(error: &Error) -> bool {
     matches!(error, Error::Again | Error::NotConnected | Error::DeviceLost)
 }
 
+/// What begins a message waits for what the message is to wait for: all that follows is behind it.
+fn with_fence(op: Op<'_>, fence: bool) -> Op<'_> {
+    if fence { op.fence() } else { op }
+}
+
 impl PeerLink {
     /// Whether the connection has room for one more, with so many left free.
     pub(super) fn has_room(&mut self, shared: &Shared, reserved: usize) -> bool {
@@ -50,20 +55,42 @@ impl PeerLink {
         &mut self,
         id: Option<ConnId>,
         shared: &mut Shared,
-        (what, head): (PostedKind, Option<u32>),
+        what: (PostedKind, Option<u32>),
         op: impl FnOnce(u64, &fabric::Endpoint) -> Result<(), Error>,
     ) -> Sent {
-        let Err(error) = self.try_post(id, shared, (what, head), op) else { return Sent::Yes };
-        head.into_iter().for_each(|head| shared.heads.give_back(head));
-        if !has_to_wait(&error) {
+        let posted = self.try_post_headed(id, shared, what, op);
+        self.sent(shared, id, posted)
+    }
+
+    /// What a post comes to that the library made, or made later than the application: one that cannot be repeated ends the
+    /// connection.
+    pub(super) fn sent(
+        &mut self,
+        shared: &mut Shared,
+        id: Option<ConnId>,
+        posted: Result<(), Error>,
+    ) -> Sent {
+        let Err(error) = posted else { return Sent::Yes };
+        if let Some(id) = id.filter(|_| !has_to_wait(&error)) {
             let peer = self.peer;
             log_line!(Warn, "{peer}: the connection ends, as a post failed: {error}");
-            if let Some(id) = id {
-                self.connection.on_lost(shared.now(), id);
-                self.mark(shared);
-            }
+            self.lose(shared, id);
         }
         Sent::No
+    }
+
+    fn try_post_headed(
+        &mut self,
+        id: Option<ConnId>,
+        shared: &mut Shared,
+        (what, head): (PostedKind, Option<u32>),
+        op: impl FnOnce(u64, &fabric::Endpoint) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let posted = self.try_post(id, shared, (what, head), op);
+        if posted.is_err() {
+            head.into_iter().for_each(|head| shared.heads.give_back(head));
+        }
+        posted
     }
 
     fn try_post(
@@ -114,50 +141,52 @@ impl PeerLink {
     pub(super) fn post_bytes(
         &mut self,
         shared: &mut Shared,
-        what: PostedKind,
+        (what, fence): (PostedKind, bool),
         bytes: &[u8],
     ) -> Sent {
-        let op = Op::inject(bytes);
+        let op = with_fence(Op::inject(bytes), fence);
         self.post(shared, (what, None), |context, to| to.post(&op.context(context)))
     }
 
     /// Sends a control message. False: there is no room, or no connection any more.
     pub(super) fn send_control(&mut self, shared: &mut Shared, frame: Frame) -> bool {
-        self.post_bytes(shared, PostedKind::Control, frame.encode().as_bytes()) == Sent::Yes
+        let what = (PostedKind::Control, false);
+        self.post_bytes(shared, what, frame.encode().as_bytes()) == Sent::Yes
     }
 
     /// A frame with its payload: a short one is copied, so that its memory is free at once; a long one goes from where it is.
+    ///
+    /// # Errors
+    /// `Again`, and what else [has to wait](has_to_wait); that the memory is closed.
     pub(super) fn post_frame(
         &mut self,
         shared: &mut Shared,
         key: OpKey,
         head: &[u8],
-        payload: PayloadRef<'_>,
-    ) -> Sent {
+        (payload, fence): (PayloadRef<'_>, bool),
+    ) -> Result<(), Error> {
         let (start, end) = (head.len(), head.len() + payload.len());
         match payload {
             PayloadRef::Slice(slice) if end > shared.connection_attr.inject => {
-                let Ok((at, part)) = shared.heads.write(head) else { return Sent::No };
+                let (at, part) = shared.heads.write(head).map_err(|_| Error::Again)?;
                 let slices = [part.slice(0, start), slice];
-                self.post(shared, (PostedKind::Op(key), Some(at)), |context, to| {
-                    to.post(&Op::send(&slices[..]).context(context))
+                let what = (PostedKind::Op(key), Some(at));
+                let op = with_fence(Op::send(&slices[..]), fence);
+                self.try_post_headed(self.current, shared, what, |context, to| {
+                    to.post(&op.context(context))
                 })
             }
             payload => {
                 let mut bytes = [0; MAX_INJECT];
                 bytes[..start].copy_from_slice(head);
-                let copied = match payload {
-                    PayloadRef::Slice(slice) => slice.read_at(0, &mut bytes[start..end]),
-                    PayloadRef::Bytes(from) => {
-                        bytes[start..end].copy_from_slice(from);
-                        Ok(())
-                    }
-                };
-                // The memory is there, as the operation holds it.
-                if copied.is_err() {
-                    return Sent::No;
+                match payload {
+                    PayloadRef::Slice(slice) => slice.read_at(0, &mut bytes[start..end])?,
+                    PayloadRef::Bytes(from) => bytes[start..end].copy_from_slice(from),
                 }
-                self.post_bytes(shared, PostedKind::Op(key), &bytes[..end])
+                let op = with_fence(Op::inject(&bytes[..end]), fence);
+                self.try_post(self.current, shared, (PostedKind::Op(key), None), |context, to| {
+                    to.post(&op.context(context))
+                })
             }
         }
     }

@@ -205,28 +205,37 @@ impl Core {
         shared.end_send(op, Status::Ok);
     }
 
+    /// A message of the endpoint to itself comes to its end without a receive.
+    pub(super) fn end_own_send(&mut self, key: OpKey, status: Status) {
+        if let Some(op) = self.shared.sends.remove(key) {
+            self.shared.end_send(op, status);
+        }
+    }
+
     /// The application does not want a message: its sender is not kept waiting.
     pub(super) fn drop_arrival(&mut self, key: OpKey) {
         let Some(arrival) = self.shared.arrivals.remove(key) else { return };
-        self.shared.free_place(arrival.account);
+        let place = arrival.account;
         if let Payload::Own(key) = arrival.payload {
-            if let Some(op) = self.shared.sends.remove(key) {
-                self.shared.end_send(op, Status::Ok);
-            }
-            return;
+            return self.end_own_send(key, Status::Ok);
         }
-        let Some((link, shared)) = self.find_link(arrival.envelope.source) else { return };
-        match arrival.payload {
+        let Some((link, shared)) = self.find_link(arrival.envelope.source) else {
+            return self.shared.free_place(place);
+        };
+        let freed = match arrival.payload {
             Payload::Partial(bytes) => {
                 let left = arrival.envelope.len - bytes.len() as u64;
-                link.incoming.insert(arrival.number, Incoming::Dropped(left));
+                link.incoming.insert(arrival.number, Incoming::Dropped { left, place });
+                None
             }
             Payload::AtSender(_) => {
                 link.incoming.remove(&arrival.number);
                 link.say(shared, Control::Done(arrival.number));
+                place
             }
-            _ => {}
-        }
+            _ => place,
+        };
+        shared.free_place(freed);
         if arrival.wants_match && link.connection.death().is_none() {
             link.say(shared, Control::Matched(arrival.number));
         }
@@ -382,9 +391,15 @@ impl PeerLink {
         self.mark(shared);
     }
 
-    /// Has something said to the peer.
+    /// Has something said to the peer. Of one that goes by the rules so much never waits, since it sends no more than it was
+    /// granted: this one takes nothing, and goes on.
     pub(super) fn say(&mut self, shared: &mut Shared, control: Control) {
-        self.controls.push_back(control);
+        let (window, sends) = (shared.attr.window.places.window, shared.attr.send_depth);
+        let bound = window.saturating_mul(4).saturating_add(sends.into());
+        match self.current {
+            Some(id) if self.controls.len() as u64 >= bound => self.break_off(shared, id),
+            _ => self.controls.push_back(control),
+        }
         self.mark(shared);
     }
 }

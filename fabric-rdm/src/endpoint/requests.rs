@@ -71,7 +71,7 @@ impl Core {
 
     /// Answers a request, or has it wait for room.
     fn answer(&mut self, mut request: ConnectRequest) {
-        while self.take_completions() > 0 {}
+        self.take_queued();
         match self.on_request(&mut request) {
             Ok(None) => {}
             Ok(Some(from)) => {

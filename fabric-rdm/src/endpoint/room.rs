@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use super::core::Core;
 use super::link::PeerLink;
+use super::shared::Shared;
 use crate::connection::Phase;
 use crate::peers::Peer;
 
 /// So often an attempt gives way: peers that ask again and again keep none from being made.
 const MAX_GAVE_WAY: u32 = 8;
+/// How long a peer may take to give back places that others wait for, before the next one is asked.
+const RECALL: Duration = Duration::from_millis(50);
 /// Between looks whether a grant is open.
 const GRANT_LOOK: Duration = Duration::from_micros(100);
 
@@ -21,6 +24,25 @@ struct Survey {
     oldest: Option<(Peer, Duration)>,
     /// Connections that are being parked.
     draining: usize,
+}
+
+impl PeerLink {
+    /// Whether all that keeps it from being parked is what the library says to a peer that does not take it.
+    fn takes_nothing(&self) -> bool {
+        self.live == 0 && self.incoming.is_empty() && self.has_posted()
+    }
+
+    /// The connection takes a place, and is of no use.
+    fn give_up(&mut self, shared: &mut Shared, now: Duration) {
+        if !self.connection.abandon(now) {
+            match self.current.filter(|_| self.takes_nothing()) {
+                Some(id) => self.lose(shared, id),
+                // Nothing is granted, and no longer waited for.
+                None => (self.has_grant, self.phase_since) = (true, now),
+            }
+        }
+        self.mark(shared);
+    }
 }
 
 impl Core {
@@ -86,6 +108,11 @@ impl Core {
 
     /// Parks as many connections as places are wanted, now and when others can be parked.
     pub(super) fn make_room(&mut self) {
+        self.park_for_room(false);
+    }
+
+    /// The same. Connections of no use are given up where all is taken that came by them.
+    fn park_for_room(&mut self, has_taken: bool) {
         if !self.is_room_wanted() {
             return;
         }
@@ -96,12 +123,12 @@ impl Core {
         self.next_room = now.saturating_add(self.shared.attr.timeouts.attempt / 4);
         loop {
             let Survey { useless, oldest, draining } = self.survey(now);
+            if useless.is_some() && !has_taken {
+                self.next_room = now;
+                return;
+            }
             if let Some((link, shared)) = useless.and_then(|peer| self.find_link(peer)) {
-                if !link.connection.abandon(now) {
-                    // Nothing is granted, and no longer waited for.
-                    (link.has_grant, link.phase_since) = (true, now);
-                }
-                link.mark(shared);
+                link.give_up(shared, now);
                 continue;
             }
             let Some((peer, until)) = oldest.filter(|_| draining < self.places_wanted()) else {
@@ -134,7 +161,8 @@ impl Core {
                     // come back.
                     found.draining += usize::from(lasts < patience);
                     let is_late = lasts >= patience.saturating_mul(4);
-                    if is_late && (link.connection.has_sent_park() || !link.has_grant) {
+                    let is_stuck = !link.has_grant || link.takes_nothing();
+                    if is_late && (link.connection.has_sent_park() || is_stuck) {
                         found.useless = Some(peer);
                     }
                 }
@@ -268,6 +296,7 @@ impl Core {
     pub(super) fn tick(&mut self) {
         self.refuse_late();
         self.tick_own();
+        self.tick_windows();
         if self.timers.is_empty() && !self.is_room_wanted() {
             return;
         }
@@ -278,7 +307,8 @@ impl Core {
                 // The one that had the place could not use it.
                 self.call_waiting();
             }
-            self.make_room();
+            self.take_arrived();
+            self.park_for_room(true);
         }
         while let Some((_, peer)) = self.timers.first().filter(|(at, _)| *at <= now).copied() {
             self.timers.pop_first();
@@ -296,12 +326,28 @@ impl Core {
         }
     }
 
+    /// Peers may wait for places of one that does not answer: now and then the next one is asked.
+    fn tick_windows(&mut self) {
+        if !self.shared.windows.is_short() {
+            self.next_recall = None;
+            return;
+        }
+        let now = self.shared.now();
+        if self.next_recall.is_some_and(|at| now < at) {
+            return;
+        }
+        if self.next_recall.is_some() {
+            self.shared.windows.recall_more();
+        }
+        self.next_recall = Some(now.saturating_add(RECALL));
+    }
+
     /// When [`tick`](Self::tick) has to be called at the latest.
     pub(super) fn deadline(&self) -> Option<Duration> {
         let timer = self.timers.first().map(|(at, _)| *at);
         let room = self.is_room_wanted().then_some(self.next_room);
         let try_again = room.and_then(|_| self.shortage.deadline());
         let times = timer.into_iter().chain(room).chain(try_again).chain(self.held.deadline());
-        times.chain(self.own.next_dial).min()
+        times.chain(self.own.next_dial).chain(self.next_recall).min()
     }
 }

@@ -53,13 +53,15 @@ impl Core {
             };
             let waits_match = send.matched;
             let key = shared.sends.insert(SendOp { posts: 1, waits_match, ..op(Body::Posted) });
-            if link.transmit_now(shared, key, head, payload) {
+            let sent = link.transmit_now(shared, key, head, (payload, send.fence));
+            if let Ok(true) = sent {
                 link.track(key);
                 shared.sends_out += 1;
                 self.after_post();
                 return Ok(key);
             }
             shared.sends.remove(key);
+            sent.inspect_err(|_| link.uncharge(charged, len))?;
         }
         let body =
             shared.keep_message(send, charged).inspect_err(|_| link.uncharge(charged, len))?;

@@ -101,6 +101,12 @@ pub(super) struct Shared {
     pub(super) dropped: u64,
 }
 
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.counters.end();
+    }
+}
+
 impl Shared {
     pub(super) fn new(
         (domain, attr): (&Domain, &RdmAttr),
@@ -116,7 +122,7 @@ impl Shared {
         Ok(Shared {
             me: address.identity(),
             address: address.to_bytes(),
-            connection_attr: attr.connection_attr(info),
+            connection_attr: attr.connection_attr(domain),
             has_grants: info.capabilities.contains(Capabilities::GRANTS),
             heads: Heads::new(domain),
             domain: domain.clone(),

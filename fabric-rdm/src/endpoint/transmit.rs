@@ -1,13 +1,13 @@
 //! Sending: what a link has for its connection, as far as there is room in it.
 
 use fabric::{Access, Op};
-use fabric_core::RemoteRegion;
+use fabric_core::{Error, RemoteRegion};
 
 use super::attr::CONTROL_DEPTH;
 use super::link::{Control, PeerLink, PostedKind};
 use super::op::PayloadRef;
 use super::ops::{Body, GrantState, Outgoing, SendOp};
-use super::posting::Sent;
+use super::posting::{Sent, has_to_wait};
 use super::shared::Shared;
 use super::table::OpKey;
 use super::wire::{DATA_HEAD, Frame, HEAD, MessageHead, Way};
@@ -80,7 +80,7 @@ impl PeerLink {
         if self.send_park && self.is_finished() {
             let freed = self.account.map_or(0, |account| shared.windows.take_freed(account));
             let encoded = Frame::Park(freed).encode();
-            let sent = self.post_bytes(shared, PostedKind::Park, encoded.as_bytes());
+            let sent = self.post_bytes(shared, (PostedKind::Park, false), encoded.as_bytes());
             (self.send_park, self.park_sent) = (sent == Sent::No, sent == Sent::Yes);
             if let Some(id) = self.current.filter(|_| self.park_sent) {
                 self.connection.park_sent(id);
@@ -227,11 +227,13 @@ impl PeerLink {
         let Some(way) = message.charged else { return (false, Body::Message(message)) };
         let posted = match way {
             Way::Whole => self.transmit_whole(shared, key, len, &message),
-            Way::Pieces => self.transmit_head(shared, key, &message.head(len, way)),
+            Way::Pieces => {
+                self.transmit_head(shared, (key, message.fence), &message.head(len, way))
+            }
             Way::Fetched | Way::Offered(_) => {
                 let offer = self.grant(shared, &mut message);
                 let way = offer.map_or(Way::Fetched, Way::Offered);
-                self.transmit_head(shared, key, &message.head(len, way))
+                self.transmit_head(shared, (key, message.fence), &message.head(len, way))
             }
         };
         if posted == Sent::No {
@@ -260,9 +262,14 @@ impl PeerLink {
         }
     }
 
-    fn transmit_head(&mut self, shared: &mut Shared, key: OpKey, head: &MessageHead) -> Sent {
+    fn transmit_head(
+        &mut self,
+        shared: &mut Shared,
+        (key, fence): (OpKey, bool),
+        head: &MessageHead,
+    ) -> Sent {
         let encoded = Frame::Message(*head).encode();
-        self.post_bytes(shared, PostedKind::Op(key), encoded.as_bytes())
+        self.post_bytes(shared, (PostedKind::Op(key), fence), encoded.as_bytes())
     }
 
     fn transmit_whole(
@@ -273,28 +280,35 @@ impl PeerLink {
         message: &Outgoing,
     ) -> Sent {
         let encoded = Frame::Message(message.head(len, Way::Whole)).encode();
-        self.post_frame(shared, key, encoded.as_bytes(), message.source.payload())
+        let payload = (message.source.payload(), message.fence);
+        let posted = self.post_frame(shared, key, encoded.as_bytes(), payload);
+        self.sent(shared, self.current, posted)
     }
 
-    /// Posts a short message that was not kept, since nothing is before it. False: there is no room.
+    /// Posts a short message that was not kept, since nothing is before it, with a fence or without. False: there is no room.
+    ///
+    /// # Errors
+    /// The payload's memory was closed meanwhile.
     pub(super) fn transmit_now(
         &mut self,
         shared: &mut Shared,
         key: OpKey,
         mut head: MessageHead,
-        payload: PayloadRef<'_>,
-    ) -> bool {
+        payload: (PayloadRef<'_>, bool),
+    ) -> Result<bool, Error> {
         let (_, sent, _) = self.connection.numbers();
         head.number = sent;
         let encoded = Frame::Message(head).encode();
-        if self.post_frame(shared, key, encoded.as_bytes(), payload) == Sent::No {
-            return false;
+        match self.post_frame(shared, key, encoded.as_bytes(), payload) {
+            Ok(()) => {}
+            Err(error) if has_to_wait(&error) => return Ok(false),
+            Err(error) => return Err(error),
         }
         let _ = self.connection.next_number();
         if head.matched {
             self.awaiting.insert(sent, key);
         }
-        true
+        Ok(true)
     }
 
     /// Posts the next piece of a message that goes in pieces; whether it did.
@@ -318,8 +332,8 @@ impl PeerLink {
         };
         let piece = left.min(room - DATA_HEAD as u64);
         let part = message.source.part(message.taken as usize, piece as usize);
-        let sent = self.post_frame(shared, key, encoded.as_bytes(), part);
-        let is_sent = sent == Sent::Yes;
+        let posted = self.post_frame(shared, key, encoded.as_bytes(), (part, false));
+        let is_sent = self.sent(shared, self.current, posted) == Sent::Yes;
         if is_sent {
             message.taken += piece;
         }

@@ -69,7 +69,9 @@ impl Watch {
         if self.timer_at.load(Ordering::Relaxed) == nanos {
             return Ok(());
         }
-        let left = at.map(|at| (start + at).saturating_duration_since(Instant::now()));
+        // A time beyond all clocks never comes.
+        let at = at.and_then(|at| start.checked_add(at));
+        let left = at.map(|at| at.saturating_duration_since(Instant::now()));
         // Zero would turn it off.
         let left = left.map_or(Duration::ZERO, |left| left.max(Duration::from_nanos(1)));
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -16,9 +16,15 @@ impl Endpoint {
     pub fn take_written(&self, out: &mut [Completion]) -> Result<usize> {
         const OP: &str = "take_written";
         self.check(OP)?;
-        self.driver.call(|core| match core.shared.attr.writes_apart {
-            true => Ok(core.take_written(out)),
-            false => Err(Error::state(OP, "a poll takes them: `writes_apart` is not set")),
+        self.driver.call_if(|core| match core.shared.attr.writes_apart {
+            true => {
+                let (taken, frees) = core.take_written(out);
+                (Ok(taken), frees)
+            }
+            false => {
+                let why = "a poll takes them: `writes_apart` is not set";
+                (Err(Error::state(OP, why)), false)
+            }
         })
     }
 
@@ -29,12 +35,13 @@ impl Endpoint {
 }
 
 impl Core {
-    fn take_written(&mut self, out: &mut [Completion]) -> usize {
+    /// How many were taken, and whether that freed places.
+    fn take_written(&mut self, out: &mut [Completion]) -> (usize, bool) {
         let (taken, frees) = self.shared.take_written(out);
         if frees {
             // Places that the peers are to know of.
             self.pump();
         }
-        taken
+        (taken, frees)
     }
 }

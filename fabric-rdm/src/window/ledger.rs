@@ -256,6 +256,19 @@ impl Ledger {
         }
     }
 
+    /// Whether peers wait for more, and others have not been asked for what they have.
+    pub(super) fn is_short(&self) -> bool {
+        let first = self.waiting.front();
+        first.is_some_and(|first| self.holders.iter().any(|holder| holder != first))
+    }
+
+    /// What was to be given back for those that wait has not been for long: others are asked, too.
+    pub(super) fn recall_more(&mut self) {
+        if let Some(&first) = self.waiting.front() {
+            self.recall(Some(first));
+        }
+    }
+
     /// The first peer that has more than is reserved, and some of it not used, is to give that back to another one: also if it
     /// waits for more itself, behind that one. Each is asked once for what it was granted: it leaves the queue.
     fn recall(&mut self, to: Option<u32>) {

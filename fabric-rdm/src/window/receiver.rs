@@ -222,6 +222,18 @@ impl ReceiveWindows {
         None
     }
 
+    /// Whether peers wait for what others have.
+    pub fn is_short(&self) -> bool {
+        self.places.is_short() || self.bytes.is_short()
+    }
+
+    /// One that was to give back what it does not use may be stopped: another one is to, as long as it [lacks](Self::is_short). To
+    /// be called now and then.
+    pub fn recall_more(&mut self) {
+        self.places.recall_more();
+        self.bytes.recall_more();
+    }
+
     /// As many places, and bytes, as are granted.
     pub fn granted(&self) -> (u64, u64) {
         (self.places.granted(), self.bytes.granted())

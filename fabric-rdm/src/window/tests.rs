@@ -258,31 +258,59 @@ fn one_that_has_all_makes_room_for_a_newcomer() {
     assert!(third != second);
 }
 
-/// One that has all it may have, and waits for more since its question was late, gives back to the one before it.
-#[test]
-fn one_that_waits_gives_back_what_it_does_not_use() {
-    let limits = limits(9, 4, 1);
-    let mut receiver = ReceiveWindows::new(&limits).unwrap();
+fn notice(unused: u64, wants: bool) -> Notices {
+    Notices { places: Notice { unused, wants }, bytes: Notice::default() }
+}
+
+/// Three peers: the first waits, the others have all, and the second has been asked to give back.
+fn one_waits() -> (ReceiveWindows, [Account; 3]) {
+    let mut receiver = ReceiveWindows::new(&limits(9, 4, 1)).unwrap();
     let [a, b, c] = [(); 3].map(|()| receiver.open().unwrap());
-    let notice =
-        |unused, wants| Notices { places: Notice { unused, wants }, bytes: Notice::default() };
     for account in [b, c] {
         receiver.on_notice(account, notice(0, true)).unwrap();
     }
     while receiver.take_grant().is_some() {}
     assert_eq!(receiver.granted().0, 9, "four for two of them");
+    assert!(!receiver.is_short(), "no peer waits");
     receiver.on_message(a, 0).unwrap();
     receiver.on_notice(a, notice(0, true)).unwrap();
+    recalled(&mut receiver, b);
+    (receiver, [a, b, c])
+}
+
+/// The next grant asks this one to give back.
+fn recalled(receiver: &mut ReceiveWindows, from: Account) {
     let (asked, grant) = receiver.take_grant().unwrap();
-    assert!(asked == b && grant.places.recall);
+    assert!(asked == from && grant.places.recall);
+}
+
+/// One gives back all that it has, and another one is served by that.
+fn gives_back(receiver: &mut ReceiveWindows, from: Account, to: Account) {
+    receiver.on_notice(from, notice(4, false)).unwrap();
+    let (served, grant) = receiver.take_grant().unwrap();
+    assert!(served == to && grant.places.granted > 1);
+}
+
+/// One that has all it may have, and waits for more since its question was late, gives back to the one before it.
+#[test]
+fn one_that_waits_gives_back_what_it_does_not_use() {
+    let (mut receiver, [a, b, c]) = one_waits();
     // It has used all by then.
     (0..4).for_each(|_| receiver.on_message(b, 0).unwrap());
     receiver.on_notice(c, notice(0, true)).unwrap();
-    let (asked, grant) = receiver.take_grant().unwrap();
-    assert!(asked == c && grant.places.recall);
-    receiver.on_notice(c, notice(4, false)).unwrap();
-    let (served, grant) = receiver.take_grant().unwrap();
-    assert!(served == a && grant.places.granted > 1);
+    recalled(&mut receiver, c);
+    gives_back(&mut receiver, c, a);
+}
+
+/// One that does not answer when it is to give back keeps none waiting that others could serve.
+#[test]
+fn one_that_does_not_answer_is_passed_over() {
+    let (mut receiver, [a, _, c]) = one_waits();
+    assert!(receiver.take_grant().is_none() && receiver.is_short());
+    receiver.recall_more();
+    recalled(&mut receiver, c);
+    assert!(!receiver.is_short(), "all were asked");
+    gives_back(&mut receiver, c, a);
 }
 
 /// What was wanted is not asked for when it has come; what is given back can be asked for again.

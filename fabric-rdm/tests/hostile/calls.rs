@@ -5,7 +5,7 @@ use std::time::Duration;
 use fabric::Access;
 use fabric_core::RemoteRegion;
 use fabric_rdm::matching::Pattern;
-use fabric_rdm::{Peer, Recv, Send, Status};
+use fabric_rdm::{DeathCause, Peer, Recv, Send, Status};
 
 use crate::attacker::*;
 use crate::scene::Scene;
@@ -139,6 +139,29 @@ fn claimed_and_dropped() {
         }
         scene.found_out(attacker, peer);
     }
+    scene.end();
+}
+
+/// Heads of messages whose pieces never come, each claimed and dropped: their places are not free before the pieces have come.
+#[test]
+fn claimed_and_dropped_without_end() {
+    let scene = Scene::new(|_| ());
+    let (mut attacker, peer) = scene.connected();
+    let pattern = Pattern::tagged(1).from(peer);
+    for number in 0.. {
+        if !attacker.send(&message(PIECES, number, 1, 2000)) {
+            break;
+        }
+        scene.until("a message, or the end", |scene| {
+            if let Some(probed) = scene.b.probe(&pattern).unwrap() {
+                drop(scene.b.claim(&probed).unwrap());
+                return true;
+            }
+            scene.b.down(peer).unwrap().is_some()
+        });
+        assert!(number < 1000, "{}", scene.b.dump());
+    }
+    assert_eq!(scene.down(peer), DeathCause::Protocol);
     scene.end();
 }
 

@@ -130,6 +130,26 @@ fn reconnects_without_end() {
     scene.end();
 }
 
+/// How often a peer says that it tried is of no account for the next ones, also when it was removed.
+#[test]
+fn high_sessions_go_with_their_peer() {
+    let mut scene = Scene::new(|_| ());
+    for _ in 0..2 {
+        let (mut attacker, peer) = scene.attacker();
+        for step in 1..5 {
+            attacker.numbers.session = step << 32;
+            attacker.dial(scene.address()).unwrap();
+        }
+        scene.b.remove(peer).unwrap();
+    }
+    // As if they had never met.
+    scene.b.remove(scene.to_c).unwrap();
+    scene.c.remove(scene.to_b).unwrap();
+    scene.to_c = scene.b.insert(scene.c.address()).unwrap();
+    scene.to_b = scene.c.insert(scene.b.address()).unwrap();
+    scene.end();
+}
+
 /// Attempts that are not confirmed take the place of each other.
 #[test]
 fn never_confirms_and_tries_again() {
@@ -255,6 +275,20 @@ fn unanswered_parking_keeps_no_room() {
     let mut strangers: Vec<_> = (0..2).map(|_| Attacker::new(&scene.domain)).collect();
     for stranger in &mut strangers {
         confirm_when_room(&scene, stranger);
+        scene.goes_on(stranger, 0);
+    }
+    scene.end();
+}
+
+/// Nor those that take nothing of what the library says to them.
+#[test]
+fn answers_that_are_not_taken_keep_no_room() {
+    let scene = Scene::new(two_places);
+    let mut strangers: Vec<_> = (0..2).map(|_| Attacker::new(&scene.domain)).collect();
+    for stranger in &mut strangers {
+        (stranger.receives, stranger.reads) = (0, false);
+        confirm_when_room(&scene, stranger);
+        stranger.send(&flow(GRANT, 0, [FAIR[0], 0, FAIR[1], 0]));
         scene.goes_on(stranger, 0);
     }
     scene.end();

@@ -3,9 +3,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fabric::{Access, Op};
+use fabric::{Access, Armed, Op};
+use fabric_core::Error;
 use fabric_rdm::matching::Pattern;
-use fabric_rdm::{Completion, Endpoint, RdmAttr, Recv, Send, Status};
+use fabric_rdm::{Completion, Endpoint, PostError, RdmAttr, Recv, Send, Status};
 
 use crate::attacker::{LONG, domain, loopback};
 use crate::scene::Scene;
@@ -44,6 +45,79 @@ fn places_of_many() {
 fn used() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
+}
+
+/// A post from a closed region is refused, and nothing else happens.
+#[test]
+fn from_a_closed_region() {
+    let scene = Scene::new(|_| ());
+    let closed = scene.b.domain().alloc(1 << 20, Access::REMOTE_READ).unwrap();
+    closed.close().unwrap();
+    for peer in [scene.to_c, scene.b.insert(scene.address()).unwrap()] {
+        for len in [1, 64, 1000, 100_000] {
+            let refused = scene.b.post_send(peer, &Send::new(closed.slice(..len)).tag(1));
+            let is_state = matches!(refused, Err(PostError::Fabric(Error::InvalidState(_))));
+            assert!(is_state, "{len} B: {refused:?}");
+            assert_eq!(scene.b.down(peer).unwrap(), None, "after {len} B");
+        }
+    }
+    scene.end();
+}
+
+/// A time beyond all clocks is one that no descriptor waits for.
+#[test]
+fn waits_without_end() {
+    let scene = Scene::new(|attr| attr.timeouts.connect = Duration::from_secs(u64::MAX / 2));
+    scene.b.post_send(scene.to_c, &Send::inject(b"x").tag(1).matched().context(1)).unwrap();
+    let until = Instant::now() + LONG;
+    while scene.c.probe(&Pattern::tagged(1)).unwrap().is_none() {
+        assert!(Instant::now() < until, "no message\n{}", scene.b.dump());
+    }
+    scene.b.park_all().unwrap();
+    scene.until("no connection", |scene| scene.b.connections().unwrap() == 0);
+    scene.b.descriptor().unwrap();
+    scene.until("a descriptor that waits", |scene| scene.b.arm().unwrap() == Armed::Waiting);
+    let inbox = scene.c.domain().alloc(8, Access::LOCAL_WRITE).unwrap();
+    scene.c.post_recv(&Recv::new(Pattern::tagged(1), &inbox)).unwrap();
+    assert!(scene.c.wait_one(Some(LONG)).unwrap().is_ok());
+    assert_eq!(scene.done(1).status, Status::Ok);
+    scene.end();
+}
+
+/// Looking at an idle endpoint gives an event loop nothing to poll for.
+#[test]
+fn looks_change_nothing() {
+    let scene = Scene::new(|_| ());
+    scene.b.descriptor().unwrap();
+    scene.until("a descriptor that waits", |scene| scene.b.arm().unwrap() == Armed::Waiting);
+    for _ in 0..3 {
+        // What came meanwhile is taken.
+        scene.poll();
+        scene.b.down(scene.to_c).unwrap();
+        scene.b.address_of(scene.to_c).unwrap();
+        scene.b.connections().unwrap();
+        scene.b.max_inject().unwrap();
+        scene.b.has_room(None).unwrap();
+        scene.b.dump();
+        assert_eq!(scene.b.arm().unwrap(), Armed::Waiting);
+    }
+}
+
+/// What waits at itself when the endpoint removes itself is canceled: it met no receive.
+#[test]
+fn removes_itself() {
+    let scene = Scene::new(|_| ());
+    let me = scene.b.insert(scene.address()).unwrap();
+    scene.b.post_send(me, &Send::inject(b"one").tag(1).context(1)).unwrap();
+    scene.b.post_send(me, &Send::inject(b"two").tag(1).matched().context(2)).unwrap();
+    scene.poll();
+    let first = scene.done.borrow_mut().pop();
+    scene.b.remove(me).unwrap();
+    // Without a wait for its receive, one ends when it is there.
+    let expected = if first.is_some() { Status::Ok } else { Status::Canceled };
+    assert_eq!(first.unwrap_or_else(|| scene.done(1)).status, expected);
+    assert_eq!(scene.done(2).status, Status::Canceled);
+    scene.end();
 }
 
 /// Two threads that wait both sleep.

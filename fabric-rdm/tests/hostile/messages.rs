@@ -1,5 +1,7 @@
 //! Messages, pieces of them, and offers of their payload, that no honest peer sends.
 
+use std::time::{Duration, Instant};
+
 use fabric::Access;
 use fabric_core::RemoteRegion;
 use fabric_rdm::matching::Pattern;
@@ -82,6 +84,12 @@ fn more_writes_with_data_than_the_window() {
     attacker.next(GRANT);
     for number in 0..5 {
         attacker.write(b"12345678", target.remote().at(0), number);
+    }
+    // Taking the first ones before the last has come would make a place for it.
+    let until = Instant::now() + LONG;
+    while scene.b.down(peer).unwrap().is_none() {
+        assert!(Instant::now() < until, "in vain: the peer's death\n{}", scene.b.dump());
+        std::thread::sleep(Duration::from_micros(100));
     }
     assert_eq!(scene.down(peer), DeathCause::Protocol);
     for number in 0..4 {

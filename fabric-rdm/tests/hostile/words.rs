@@ -1,7 +1,8 @@
 //! What is said of messages and windows: of those that never were, twice, too late, and thousands of times.
 
 use fabric::{Access, Region};
-use fabric_rdm::{Kind, Send, Status};
+use fabric_rdm::matching::Pattern;
+use fabric_rdm::{DeathCause, Kind, Recv, Send, Status};
 
 use crate::attacker::*;
 use crate::scene::{Scene, resident};
@@ -149,6 +150,39 @@ fn fetches_take_no_memory() {
     assert!(grown < 8 << 20, "{grown} bytes for {FETCHES} fetches");
     attacker.endpoint.disconnect();
     scene.done(1);
+    scene.end();
+}
+
+/// One whose messages all meet a receive, and that takes no word of it: it is found out before that takes much memory.
+#[test]
+fn answers_take_no_memory() {
+    const MESSAGES: u64 = 300_000;
+    let scene = Scene::new(|_| ());
+    let (mut attacker, peer) = scene.attacker();
+    (attacker.receives, attacker.reads) = (0, false);
+    attacker.connect(scene.address());
+    let before = resident();
+    let post = || {
+        let recv = Recv::new(Pattern::tagged(1).from(peer), scene.inbox.slice(..8)).unsignaled();
+        scene.b.post_recv(&recv).is_ok()
+    };
+    let mut number = 0;
+    // It sends no more than it was granted, and knows how much that is without reading it.
+    while number < MESSAGES && post() && attacker.send(&message(WANTS_MATCHED, number, 1, 0)) {
+        number += 1;
+        if number % 16 == 0 {
+            scene.until("so many messages", |scene| {
+                let is_down = scene.b.down(peer).unwrap().is_some();
+                is_down || scene.b.counter(Kind::Recv).successes() > number
+            });
+        }
+    }
+    assert_eq!(scene.down(peer), DeathCause::Protocol);
+    assert!(number < MESSAGES, "all {number} were taken");
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 8 << 20, "{grown} bytes for {number} messages");
+    scene.poll();
+    scene.done.borrow_mut().clear();
     scene.end();
 }
 

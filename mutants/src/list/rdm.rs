@@ -177,6 +177,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         cases: &["rdm.fence_holds"],
     },
     Mutant {
+        name: "rdm_message_fence_left_out",
+        about: "a message goes without its fence",
+        runs: Runs::Tcp,
+        edits: &[edit("with_fence", "op.fence()", "op")],
+        cases: &["rdm.fenced_messages"],
+    },
+    Mutant {
         name: "rdm_silent_loss",
         about: "after the loss of a connection another one is made, and nothing is said",
         runs: Runs::Tcp,

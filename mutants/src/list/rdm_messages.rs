@@ -116,7 +116,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "rdm_dropped_keeps_place",
         about: "a message that was claimed and dropped keeps its place in the window",
         runs: Runs::Tcp,
-        edits: &[edit("Core::drop_arrival", "self.shared.free_place(arrival.account);", "")],
+        edits: &[edit("Core::drop_arrival", "shared.free_place(freed);", "")],
         cases: &["rdm.claimed_drop"],
     },
     Mutant {
@@ -266,7 +266,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "rdm_counter_wakes_nobody",
         about: "who waits for a counter is not woken by it",
         runs: Runs::Tcp,
-        edits: &[edit("Counter::add", "self.state.changed.notify_all();", "")],
+        edits: &[edit("Counter::notify", "self.state.changed.notify_all();", "")],
         cases: &["rdm.counter_exact"],
     },
     Mutant {

@@ -84,7 +84,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a closed region stays open to its key",
         runs: Runs::Tcp,
         edits: &[
-            edit("RegionTable::remove", "self.entries.write().remove(&entry.remote.key);", ""),
+            edit("RegionTable::remove", "entries.remove(&entry.remote.key);", ""),
             edit("RegionTable::remove", "*entry.open.write() = false;", ""),
         ],
         cases: &["memory.dereg_access", "memory.stale_key"],

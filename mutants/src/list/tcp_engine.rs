@@ -231,7 +231,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[edit(
             "Engine::progress",
             "let mut conn = if mode == Mode::Beside {",
-            "if MUTANT && !conn.name.is_multiple_of(8) && !{ static TURN: AtomicUsize = AtomicUsize::new(0); TURN.fetch_add(1, Ordering::Relaxed) }.is_multiple_of(1 << 14) && self.lock(conn).link.is_announced() { return if mode == Mode::Unattended { Progress::More } else { Progress::Drained }; } let mut conn = if mode == Mode::Beside {",
+            "if MUTANT && !conn.name.is_multiple_of(8) && !{ static TURN: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0); TURN.fetch_add(1, std::sync::atomic::Ordering::Relaxed) }.is_multiple_of(1 << 14) && self.lock(conn).link.is_announced() { return if mode == Mode::Unattended { Progress::More } else { Progress::Drained }; } let mut conn = if mode == Mode::Beside {",
         )],
         cases: &["scale.fan_in"],
     },

@@ -200,6 +200,8 @@ pub(super) const CASES: &[Case] = cases! { Rdm:
         "receives without completions take their messages, are counted, and give back their places";
     rma::fence_holds, Needs::ALL,
         "a fenced operation waits for the reads before it, before there is a connection too";
+    rma::fenced_messages, Needs::SEND_RMA,
+        "a fenced message, of any length, waits for the reads before it, before there is a connection too";
     to_self::self_rma, Needs::ALL,
         "writes and reads to oneself do what they do to any peer, before messages behind them";
     to_self::self_atomics, Needs::ALL,

@@ -55,6 +55,28 @@ pub(super) fn fence_holds(rig: &Rig) -> Outcome {
     Ok(())
 }
 
+pub(super) fn fenced_messages(rig: &Rig) -> Outcome {
+    const LEN: usize = 1 << 20;
+    let RdmPair { a, b, to_b, .. } = RdmPair::new(rig)?;
+    let (sink, target) = (a.buffer(LEN)?, b.buffer(LEN)?);
+    let (source, into) = (a.patterned(1 << 17, 0)?, b.buffer(1 << 17)?);
+    let word = LEN - 8;
+    for round in 0..rig.count(21, 501) as u64 {
+        // Whole, in pieces, and fetched; in the first round there is no connection yet.
+        let len = [8, 20_000, 100_000][round as usize % 3];
+        b.post_recv(&Recv::new(Pattern::untagged(), &into).context(3))?;
+        a.post(to_b, &Op::read(sink.slice(..), target.at(0)).context(1))?;
+        a.post_send(to_b, &Send::new(source.slice(..len)).fence().context(2))?;
+        b.received(3, len)?;
+        // The read has ended by then.
+        target.set(word, round + 1)?;
+        a.expect_all(&[(Kind::Read, 1, Status::Ok), (Kind::Send, 2, Status::Ok)])?;
+        check_eq!(sink.get::<u64>(word)?, round, "what was read before the message came");
+        into.check_pattern(..len, rig.pattern(0))?;
+    }
+    Ok(())
+}
+
 pub(super) fn refused_before_connecting(rig: &Rig) -> Outcome {
     let RdmPair { a, b, to_b, .. } = RdmPair::new(rig)?;
     let (local, remote) = (a.buffer(64)?, b.buffer(64)?);

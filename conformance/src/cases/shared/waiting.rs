@@ -64,6 +64,7 @@ fn slot_of(context: u64, len: usize) -> std::ops::Range<usize> {
 
 /// Every client sends `each` messages, of a few sizes; there are `at_once` receives. All come, whole, in order.
 fn take_all(rig: &Rig, clients: usize, each: usize, at_once: usize) -> Outcome {
+    let each = rig.bulk(each);
     let sizes = [8, 100, 5000, 70_000];
     let room = sizes[3];
     let server = SharedServer::new(rig, clients, at_once)?;

@@ -80,7 +80,7 @@ pub(super) fn peer_close(rig: &Rig) -> Outcome {
         // A domain of its own, so that all of it can go.
         let domain = rig.target().open()?;
         let queue = domain.completion_queue(256)?;
-        let peer = domain.endpoint().build(&queue)?;
+        let peer = rig.builder(&domain).build(&queue)?;
         let listener = rig.listen(rig.domain_a())?;
         let a = rig.end(rig.domain_a())?;
         peer.connect(listener.local_addr(), &[])?;

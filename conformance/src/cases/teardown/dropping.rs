@@ -175,7 +175,7 @@ pub(super) fn queue_handles_dropped(rig: &Rig) -> Outcome {
     let domain = rig.extra_domain()?;
     let region = domain.alloc(64, Access::ALL)?;
     let queue = domain.completion_queue(2 * DEPTH)?;
-    let peer = domain.endpoint().send_depth(DEPTH).recv_depth(DEPTH).build(&queue)?;
+    let peer = rig.builder(&domain).send_depth(DEPTH).recv_depth(DEPTH).build(&queue)?;
     let events = domain.events();
     let (listener, a) = (rig.listen(rig.domain_a())?, rig.end(rig.domain_a())?);
     peer.connect(listener.local_addr(), &[])?;

@@ -30,7 +30,7 @@ fn work(rig: &Rig) -> Outcome {
         let (one, two) = (rig.target().open()?, rig.target().open()?);
         let memory = [one.alloc(LEN, Access::ALL)?, two.alloc(LEN, Access::ALL)?];
         let queues = [one.completion_queue(256)?, two.completion_queue(256)?];
-        let (a, b) = (one.endpoint().build(&queues[0])?, two.endpoint().build(&queues[1])?);
+        let (a, b) = (rig.builder(&one).build(&queues[0])?, rig.builder(&two).build(&queues[1])?);
         let listener = rig.listen(&two)?;
         a.connect(listener.local_addr(), b"work")?;
         let mut request = listener.accept(patience)?;

@@ -54,5 +54,5 @@ pub(super) const CASES: &[Case] = cases! { Teardown:
         "for four times `stall` receives wait, and all else is done, unsignaled too: the connection stays, and works";
     leaks::leak_check, Needs::NOTHING,
         "after the whole run, descriptors, threads and memory are back to what they were at its start"
-        .exclusive().last();
+        .last();
 };

@@ -28,7 +28,7 @@ impl Handles {
         let patience = Some(rig.connect_timeout());
         let domain = rig.target().open()?;
         let queue = domain.completion_queue(16)?;
-        let endpoint = domain.endpoint().send_depth(8).recv_depth(8).build(&queue)?;
+        let endpoint = rig.builder(&domain).send_depth(8).recv_depth(8).build(&queue)?;
         let region = domain.alloc(LEN, Access::ALL)?;
         let listener = rig.listen(&domain)?;
         let theirs = rig.listen(peer.domain())?;

@@ -47,6 +47,26 @@ fn attempts_are_spread() {
     assert!(all.len() > 50, "{} times", all.len());
 }
 
+/// Without a device the peer is down, whatever was under way, and no other attempt follows.
+#[test]
+fn without_a_device() {
+    for polls in [false, true] {
+        let mut connection = PeerConnection::new(identity(1), identity(2), Timeouts::default());
+        connection.want(Duration::ZERO).unwrap();
+        if polls {
+            assert!(matches!(connection.poll_action(), Some(Action::Dial(..))));
+        }
+        connection.on_device_lost();
+        connection.on_device_lost();
+        assert_eq!((connection.death(), connection.deadline()), (Some(DeathCause::Lost), None));
+        let mut actions = std::iter::from_fn(|| connection.poll_action());
+        let deaths = actions.by_ref().filter(|action| matches!(action, Action::Died(_))).count();
+        assert_eq!(deaths, 1);
+        connection.revive();
+        assert_eq!(connection.death(), None);
+    }
+}
+
 /// That a peer did not answer is said once, of each attempt.
 #[test]
 fn silence_is_noticed() {
