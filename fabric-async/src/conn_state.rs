@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 
 use fabric::{Completion, DatagramAddress, DisconnectReason, OpKind, Status};
 use fabric_util::sync::{Mutex, MutexGuard};
@@ -138,7 +138,67 @@ pub(crate) struct Inbox {
 struct Life {
     outcome: Option<fabric::Result<Box<[u8]>>>,
     end: Option<DisconnectReason>,
-    wakers: Vec<Waker>,
+    /// Of futures that wait for either, each by its name.
+    wakers: Vec<(u64, Waker)>,
+    /// Futures that ever waited.
+    named: u64,
+}
+
+/// A future that waits for how a connection began or ended. Dropped, it waits no more.
+pub(crate) struct LifeWait<'a> {
+    of: &'a ConnState,
+    name: Option<u64>,
+}
+
+impl LifeWait<'_> {
+    /// The outcome of connecting, once; until then the waker is called at changes.
+    fn poll_outcome(&mut self, cx: &Context<'_>) -> Poll<fabric::Result<Box<[u8]>>> {
+        self.poll(cx, |life| match (life.outcome.take(), life.end) {
+            (Some(outcome), _) => Some(outcome),
+            (None, Some(_)) => Some(Err(fabric::Error::NotConnected)),
+            (None, None) => None,
+        })
+    }
+
+    /// Why it ended; until then the waker is called at changes.
+    pub(crate) fn poll_end(&mut self, cx: &Context<'_>) -> Poll<DisconnectReason> {
+        self.poll(cx, |life| life.end)
+    }
+
+    fn poll<T>(&mut self, cx: &Context<'_>, look: impl FnOnce(&mut Life) -> Option<T>) -> Poll<T> {
+        let fresh = cx.waker().clone();
+        let mut old = Wakers::new();
+        let mut life = self.of.life();
+        if let Some(found) = look(&mut life) {
+            drop(life);
+            old.discard([fresh]);
+            return Poll::Ready(found);
+        }
+        let known = life.wakers.iter_mut().find(|(name, _)| Some(*name) == self.name);
+        match known {
+            Some((_, waker)) => old.discard([std::mem::replace(waker, fresh)]),
+            None => {
+                life.named += 1;
+                let name = life.named;
+                life.wakers.push((name, fresh));
+                self.name = Some(name);
+            }
+        }
+        drop(life);
+        Poll::Pending
+    }
+}
+
+impl Drop for LifeWait<'_> {
+    fn drop(&mut self) {
+        let Some(name) = self.name else { return };
+        let mut old = Wakers::new();
+        let mut life = self.of.life();
+        if let Some(at) = life.wakers.iter().position(|(known, _)| *known == name) {
+            old.discard([life.wakers.swap_remove(at).1]);
+        }
+        drop(life);
+    }
 }
 
 impl ConnState {
@@ -226,14 +286,14 @@ impl ConnState {
     pub(crate) fn connected(&self, outcome: fabric::Result<Box<[u8]>>, wakers: &mut Wakers) {
         let mut life = self.life();
         life.outcome = Some(outcome);
-        wakers.wake(life.wakers.drain(..));
+        wakers.wake(life.wakers.drain(..).map(|(_, waker)| waker));
     }
 
     /// The connection has ended; adds wakers to call.
     pub(crate) fn ended(&self, reason: DisconnectReason, wakers: &mut Wakers) {
         let mut life = self.life();
         life.end.get_or_insert(reason);
-        wakers.wake(life.wakers.drain(..));
+        wakers.wake(life.wakers.drain(..).map(|(_, waker)| waker));
         drop(life);
         self.wake_all(wakers);
     }
@@ -250,43 +310,20 @@ impl ConnState {
         self.life().end
     }
 
-    /// The outcome of connecting, once; until then `waker` is called at changes.
-    pub(crate) fn take_outcome(&self, waker: &Waker) -> Option<fabric::Result<Box<[u8]>>> {
-        let mut fresh = Some(waker.clone());
-        let mut life = self.life();
-        if life.outcome.is_none() && life.end.is_some() {
-            return Some(Err(fabric::Error::NotConnected));
-        }
-        if life.outcome.is_none() {
-            Self::enlist(&mut life, &mut fresh);
-        }
-        life.outcome.take()
+    /// A future's wait for how the connection begins or ends.
+    pub(crate) fn wait(&self) -> LifeWait<'_> {
+        LifeWait { of: self, name: None }
     }
 
     /// Waits for the outcome of connecting or accepting.
     pub(crate) async fn outcome(&self) -> crate::Result<Box<[u8]>> {
-        let outcome = poll_fn(|cx| match self.take_outcome(cx.waker()) {
-            Some(outcome) => Poll::Ready(outcome),
-            None => Poll::Pending,
-        });
-        Ok(outcome.await?)
+        let mut wait = self.wait();
+        Ok(poll_fn(|cx| wait.poll_outcome(cx)).await?)
     }
 
-    /// Why it ended; until then `waker` is called at changes.
-    pub(crate) fn poll_end(&self, waker: &Waker) -> Option<DisconnectReason> {
-        let mut fresh = Some(waker.clone());
-        let mut life = self.life();
-        if life.end.is_none() {
-            Self::enlist(&mut life, &mut fresh);
-        }
-        life.end
-    }
-
-    /// Takes a waker, which was cloned before the lock, unless it is known.
-    fn enlist(life: &mut Life, fresh: &mut Option<Waker>) {
-        let is_known = |waker: &Waker| life.wakers.iter().any(|known| known.will_wake(waker));
-        if !fresh.as_ref().is_some_and(is_known) {
-            life.wakers.extend(fresh.take());
-        }
+    /// Waits for the end; why that was.
+    pub(crate) async fn closed(&self) -> DisconnectReason {
+        let mut wait = self.wait();
+        poll_fn(|cx| wait.poll_end(cx)).await
     }
 }

@@ -31,7 +31,8 @@ impl Connection {
     /// # Errors
     /// Those of [`Node::shared`]; `Address` for a name that cannot be resolved; the fabric's: `Refused`, `Unreachable`,
     /// `TimedOut`, or `Unreached` with the last of them for a name of several addresses, which are tried one after the other
-    /// and share the connect time-out; and `InvalidArgument` if the node's completion queue has no room for another connection; `Rejected` with
+    /// and share the connect time-out; `Unauthenticated` if the ends do not have the same security, secret or trusted identities;
+    /// `DeviceLost`; and `InvalidArgument` if the node's completion queue has no room for another connection; `Rejected` with
     /// the peer's words; `Protocol` if the peer does not use this crate.
     pub async fn connect(to: impl Address) -> Result<Connection> {
         let given = to.given();

@@ -317,8 +317,7 @@ impl Connection {
     /// # Ok(()) });
     /// ```
     pub async fn closed(&self) -> DisconnectReason {
-        let conn_state = &self.inner.conn_state;
-        poll_fn(|cx| conn_state.poll_end(cx.waker()).map_or(Poll::Pending, Poll::Ready)).await
+        self.inner.conn_state.closed().await
     }
 
     /// Why the connection has ended, if it has and the node has heard of it, which is a moment after the end:
@@ -352,7 +351,7 @@ impl Connection {
     /// ```
     ///
     /// # Errors
-    /// `TimedOut` if that took longer: then it still stands. `Disconnected` if it had ended before.
+    /// `TimedOut` if that took longer: then it is still connected. `Disconnected` if it had ended before.
     pub async fn shutdown(&self, timeout: Duration) -> Result<()> {
         let conn = &self.inner;
         // `None`: never.

@@ -58,6 +58,7 @@
 //! | feature | default | |
 //! |---|---|---|
 //! | `tcp` | yes | the TCP provider |
+//! | `shm` | yes | shared memory within a host: by itself, and joined with each other provider as `auto` |
 //! | `encryption` | yes | TCP connections can be encrypted, by TLS 1.3; needs a C compiler to build |
 //! | `tokio` | yes | tasks of a tokio runtime are woken by its event loop; `Stream` |
 //! | `rdm` | no | reliable datagram endpoints, in the module `rdm` |

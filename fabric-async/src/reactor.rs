@@ -72,7 +72,8 @@ impl DriverWatch {
         let Some(of) = self.of.upgrade() else { return };
         let driver = of.driver();
         if !driver.on_readable() {
-            self.watching.store(false, Ordering::Release);
+            // Ordered before the look at who sleeps, as a future that goes to sleep counts itself before it looks at this.
+            self.watching.swap(false, Ordering::SeqCst);
             // Somebody may have gone to sleep in between and thought that it is watched.
             if driver.sleepers().load(Ordering::SeqCst) > 0 {
                 self.watching.store(true, Ordering::Release);
@@ -111,7 +112,7 @@ impl ReactorHandle {
     /// Has the thread watch a descriptor, which is armed.
     #[inline]
     pub(crate) fn watch(&self, watch: &DriverWatch) {
-        if !watch.watching.swap(true, Ordering::AcqRel) {
+        if !watch.watching.swap(true, Ordering::SeqCst) {
             self.timers.kick();
         }
     }

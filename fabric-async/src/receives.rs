@@ -12,6 +12,7 @@ use crate::node::NodeInner;
 use crate::op_buffers::{BufferRange, OpBuffers};
 use crate::op_slab::Phase;
 use crate::options::ConnSettings;
+use crate::wakers::Wakers;
 
 /// Receives that are posted in one call.
 const BATCH: usize = 16;
@@ -91,8 +92,15 @@ pub(crate) fn post_missing(owner: &impl InboxOwner, mut next: Option<Missing>) -
         let mut inbox = owner.state().inbox();
         if let Err((posted, error)) = done {
             inbox.posted -= count - posted;
-            let none = inbox.posted == 0 && inbox.messages.is_empty() && inbox.datagrams.is_empty();
-            return if none { Err(error) } else { Ok(()) };
+            if inbox.posted > 0 {
+                return Ok(());
+            }
+            drop(inbox);
+            if !owner.is_alive() {
+                // The last one that was posted has ended meanwhile, and was not the last as it seemed: nothing else says so.
+                owner.state().wake_all(&mut Wakers::new());
+            }
+            return Err(error);
         }
         next = missing(owner, &mut inbox);
     }

@@ -136,8 +136,17 @@ impl<O: InboxOwner, A: Inbound> RecvFuture<O, A> {
             if !dry {
                 return None;
             }
-            match refill(owner) {
-                _ if !owner.is_alive() && conn_state.inbox().posted == 0 => Some(Err(owner.over())),
+            let filled = refill(owner);
+            if !owner.is_alive() {
+                let mut inbox = conn_state.inbox();
+                if inbox.posted == 0 {
+                    // What has come since the first look goes before the end.
+                    let found = A::take(&mut inbox);
+                    drop(inbox);
+                    return Some(found.ok_or_else(|| owner.over()));
+                }
+            }
+            match filled {
                 Ok(()) | Err(crate::Error::Disconnected(_)) => None,
                 Err(crate::Error::PoolExhausted { .. }) => {
                     wants_memory = true;

@@ -72,6 +72,8 @@ pub struct Stream {
     memory: Option<AllocWait>,
     /// This side writes no more.
     closed: bool,
+    /// A message could not be sent.
+    has_failed: bool,
 }
 
 impl From<Connection> for Stream {
@@ -86,6 +88,7 @@ impl From<Connection> for Stream {
             waiting: None,
             memory: None,
             closed: false,
+            has_failed: false,
         }
     }
 }
@@ -163,7 +166,7 @@ impl Stream {
     /// A message could not be sent, so none after it can.
     fn failed(&mut self, failed: OpError<Buffer>) -> io::Error {
         self.sending.clear();
-        self.closed = true;
+        (self.closed, self.has_failed) = (true, true);
         failed.into()
     }
 
@@ -280,6 +283,10 @@ impl tokio::io::AsyncWrite for Stream {
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         (this.memory, this.waiting) = (None, None);
+        if this.has_failed {
+            // Bytes are lost, though an earlier call said so already.
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
         if !this.closed {
             ready!(this.poll_sent(cx, this.depth() - 1))?;
             ready!(this.poll_post(cx, Buffer::empty()));

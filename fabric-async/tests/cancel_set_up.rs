@@ -90,7 +90,10 @@ fn connecting_and_accepting() {
                 match conn.recv().await {
                     Ok(message) => {
                         assert_eq!(*message, *b"still there?");
-                        conn.send(server.pool().alloc_from(b"yes").unwrap()).await.unwrap();
+                        // The other end leaves as soon as it has this, perhaps before that is acknowledged.
+                        let sent = conn.send(server.pool().alloc_from(b"yes").unwrap()).await;
+                        let is_gone = |error: &Error| matches!(error, Error::Disconnected(_));
+                        assert!(sent.as_ref().err().is_none_or(|failed| is_gone(&failed.error)));
                         break;
                     }
                     Err(error) => assert!(matches!(error, Error::Disconnected(_)), "{error}"),
@@ -133,7 +136,11 @@ fn streams() {
     let mut dice = Dice::new("streams");
     let node = node(|b| b.pool_bytes(4 << 20));
     let counts = Arc::<Counts>::default();
-    for round in 0..2 * times() {
+    // How often one side is ahead is a matter of the device's speed.
+    let mut round = 0;
+    while round < 2 * times() || counts.dropped() <= 10 * times() {
+        assert!(round < 50 * times(), "only {} waited", counts.dropped());
+        round += 1;
         let (a, b) = block_on(pair(&node));
         let (mut from, mut to) = (Stream::from(a), Stream::from(b));
         let (mut written, mut read) = (0u64, 0u64);
@@ -162,5 +169,4 @@ fn streams() {
         is_clean(&node);
     }
     println!("{} reads and writes dropped while they waited", counts.dropped());
-    assert!(counts.dropped() > 10 * times());
 }

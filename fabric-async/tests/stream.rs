@@ -269,6 +269,9 @@ fn bytes_that_were_lost_are_told_by_shutdown() {
         drop(b);
         let error = a.shutdown().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
+        // And by each one that follows.
+        let error = a.shutdown().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::BrokenPipe, "{error}");
     });
 }
 

@@ -135,3 +135,25 @@ fn one_may_use_the_connection_while_others_poll() {
     eventually("it has sent", || done.load(Ordering::Relaxed) == 1);
     drop((receiving.join().unwrap(), region));
 }
+
+/// A wait for the end that is dropped leaves no waker behind: a task for each request on one connection would, for as long as that
+/// lives.
+#[test]
+fn a_wait_for_the_end_that_is_dropped_leaves_nothing() {
+    let node = node(|b| b);
+    let (a, b) = block_on(between(&node, &node));
+    let stays = Arc::<Count>::default();
+    let mut other = pin!(a.closed());
+    poll_once(other.as_mut(), &Arc::clone(&stays).into());
+    for _ in 0..100 {
+        let count = Arc::<Count>::default();
+        let waker = Waker::from(Arc::clone(&count));
+        let mut closed = Box::pin(a.closed());
+        poll_once(closed.as_mut(), &waker);
+        poll_once(closed.as_mut(), &waker);
+        drop((closed, waker));
+        assert_eq!(Arc::strong_count(&count), 1, "what still has the waker");
+    }
+    b.close();
+    eventually("the one that stayed is woken", || stays.0.load(Ordering::Relaxed) == 1);
+}

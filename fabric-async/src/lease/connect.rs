@@ -36,15 +36,12 @@ impl Conn {
     /// Lets in the connection for leases, which the peer makes now.
     pub(crate) async fn accept_control(self: &Arc<Self>, expected: ExpectedControl) -> Result<()> {
         let patience = self.endpoint.attr().connect_timeout;
-        let conn_state = &self.conn_state;
+        let mut end = self.conn_state.wait();
         let mut request = within(self.node.reactor.timer(), patience, |cx| {
             if let Poll::Ready(request) = expected.oneshot.poll(cx) {
                 return Poll::Ready(Ok(request));
             }
-            match conn_state.poll_end(cx.waker()) {
-                Some(reason) => Poll::Ready(Err(Error::Disconnected(reason))),
-                None => Poll::Pending,
-            }
+            end.poll_end(cx).map(|reason| Err(Error::Disconnected(reason)))
         })
         .await?;
         let control = self.node.leases.add_control(self.user_connection())?;

@@ -50,15 +50,16 @@ struct SendWork<P> {
     tag: Option<u64>,
     immediate: Option<u32>,
     matched: bool,
+    fence: bool,
     payload: PhantomData<fn() -> P>,
 }
 
 impl<P: MessagePayload> SendMessage<P> {
     pub(super) fn new(inner: &Arc<EndpointInner>, peer: Peer, payload: P) -> Self {
-        let (tag, immediate, matched) = Default::default();
+        let (tag, immediate, matched, fence) = Default::default();
         let stage = match payload.load() {
             Ok(buffers) => {
-                let work = SendWork { tag, immediate, matched, payload: PhantomData };
+                let work = SendWork { tag, immediate, matched, fence, payload: PhantomData };
                 OpState::Ready(work, buffers)
             }
             Err((buffer, error)) => OpState::Failed(Some(Err(OpError { error, buffer }))),
@@ -96,6 +97,25 @@ impl<P: MessagePayload> SendMessage<P> {
     pub fn matched(self) -> Self {
         self.with(|message| message.matched = true)
     }
+
+    /// Has it start only when every earlier read and atomic operation to that peer has finished.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/endpoints.rs")); }
+    /// # doc::endpoints(async |a, b, to_b, _| {
+    /// # use fabric_rdm::matching::Pattern;
+    /// let memory = b.node().domain().alloc(8, fabric::Access::ALL)?;
+    /// let read = a.read(to_b, a.pool().alloc(8)?, memory.remote().at(0));
+    /// let sent = a.send(to_b, a.pool().alloc_from(b"I have read it")?).fence();
+    /// let received = b.recv(Pattern::untagged(), b.pool().alloc(64)?);
+    /// let (read, sent, received) = futures_util::future::join3(read, sent, received).await;
+    /// assert_eq!(*read?, [0; 8]); // over by the time of the message: the peer may use the memory again
+    /// # (sent?, received?);
+    /// # Ok(()) });
+    /// ```
+    pub fn fence(self) -> Self {
+        self.with(|message| message.fence = true)
+    }
 }
 
 impl<P: MessagePayload> PostOp<ToPeer> for SendWork<P> {
@@ -117,6 +137,9 @@ impl<P: MessagePayload> PostOp<ToPeer> for SendWork<P> {
         }
         if self.matched {
             message = message.matched();
+        }
+        if self.fence {
+            message = message.fence();
         }
         posted(to.inner.endpoint()?.post_send(to.peer, &message))
     }
