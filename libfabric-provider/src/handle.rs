@@ -29,7 +29,7 @@ struct Handle<T: Object> {
     object: Arc<T>,
 }
 
-/// The address of a handle, for events that name it. Never read through.
+/// The address of a handle, or an info, for events that name it. Never read through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Name(usize);
 

@@ -45,21 +45,22 @@ impl WaitFd {
         let _ = rustix::io::read(&self.own, &mut [0_u8; 8]);
     }
 
-    /// Sleeps until it is readable, or the time has come.
-    pub(crate) fn sleep(&self, until: Option<Instant>) -> Result<(), Errno> {
+    /// As [`sleep_on`] it alone.
+    pub(crate) fn sleep(&self, until: Option<Instant>) -> Result<bool, Errno> {
         sleep_on(&mut [PollFd::new(&self.all, PollFlags::IN)], until)
     }
 }
 
-/// Sleeps until one of these is readable, or the time has come; a signal that was handled ends it early.
-pub(crate) fn sleep_on(fds: &mut [PollFd<'_>], until: Option<Instant>) -> Result<(), Errno> {
+/// Sleeps until one of these is readable, the time has come, or the thread is signaled: whether it was, and has handled that.
+pub(crate) fn sleep_on(fds: &mut [PollFd<'_>], until: Option<Instant>) -> Result<bool, Errno> {
     let left = until.map(|until| until.saturating_duration_since(Instant::now()));
     let left = left.map(|left| Timespec {
         tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
         tv_nsec: left.subsec_nanos().into(),
     });
     match poll(fds, left.as_ref()) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Ok(_) => Ok(false),
+        Err(rustix::io::Errno::INTR) => Ok(true),
         Err(error) => Err(error.into()),
     }
 }

@@ -38,6 +38,7 @@ pub(crate) const FI_CLAIM: u64 = 1 << 59;
 pub(crate) const FI_FETCH_ATOMIC: u64 = 1 << 58;
 pub(crate) const FI_COMPARE_ATOMIC: u64 = 1 << 59;
 pub(crate) const FI_SYNC_ERR: u64 = 1 << 58;
+pub(crate) const FI_SYMMETRIC: u64 = 1 << 59;
 
 // Modes: what an application has to do.
 pub(crate) const FI_RX_CQ_DATA: u64 = 1 << 56;

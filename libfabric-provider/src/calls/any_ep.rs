@@ -15,7 +15,8 @@ use crate::handle::{Name, class, close as close_handle, of_fid};
 use crate::objects::av::AddressVector;
 use crate::objects::counter::Counter;
 use crate::objects::domain::Queue;
-use crate::objects::event_queue::{Events, Owner};
+use crate::objects::event::Owner;
+use crate::objects::event_queue::Events;
 use crate::objects::kinds::{ActiveEndpoint, AnyEndpoint};
 use crate::objects::shared_context::{SharedReceives, SharedTransmits};
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use super::common::{close, put_address};
 use crate::abi::flags::{
-    FI_ADDR_UNSPEC, FI_AV_MAP, FI_AV_TABLE, FI_AV_UNSPEC, FI_EBADFLAGS, FI_MORE, FI_SYNC_ERR,
+    FI_ADDR_UNSPEC, FI_AV_MAP, FI_AV_TABLE, FI_AV_UNSPEC, FI_EBADFLAGS, FI_MORE, FI_SYMMETRIC,
+    FI_SYNC_ERR,
 };
 use crate::abi::{FiAvAttr, Fid, FidAv, FidDomain, Ops, OpsAv};
 use crate::discovery::address;
@@ -44,8 +45,10 @@ pub(super) unsafe extern "C" fn open_vector(
             let domain = object::<Domain>(domain)?;
             let place = vector.as_mut().ok_or(Errno::INVALID)?;
             if let Some(attr) = attr.as_mut() {
-                // None is shared by processes, reports by events, or has addresses of several contexts.
-                if !attr.name.is_null() || attr.flags != 0 || attr.rx_ctx_bits != 0 {
+                // None is shared by processes, reports by events, or has addresses of several contexts. How addresses are spread
+                // is a hint.
+                let is_other = attr.flags & !FI_SYMMETRIC != 0;
+                if !attr.name.is_null() || is_other || attr.rx_ctx_bits != 0 {
                     return Err(Errno::NOT_THERE);
                 }
                 match attr.kind {
@@ -151,7 +154,8 @@ unsafe extern "C" fn insertsvc(
             let vector = object::<AddressVector>(vector)?;
             let outcomes = Outcomes::new(number, flags, context)?;
             let (node, service) = (text(node), text(service));
-            if node.is_none() || service.is_none() {
+            // A text of libfabric's for an address is all of it.
+            if node.is_none() {
                 return Err(Errno::INVALID);
             }
             let place = address::resolve(node, service, (0, false, false));

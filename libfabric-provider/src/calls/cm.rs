@@ -2,13 +2,13 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::any_ep;
+use super::any_ep::{self, owner};
 use super::common::{bytes, put_address};
 use crate::abi::{Fid, FidEp, FidPep, OpsCm};
 use crate::discovery::address;
 use crate::entry::{entry, refused};
 use crate::errno::Errno;
-use crate::handle::{Name, object};
+use crate::handle::object;
 use crate::objects::endpoint::MessageEndpoint;
 
 pub(super) static CM: OpsCm = OpsCm {
@@ -39,7 +39,8 @@ unsafe extern "C" fn connect(
         // SAFETY: an endpoint of ours, a whole address, and so many bytes.
         unsafe {
             let to = address::read(to, None).ok_or(Errno::INVALID)?;
-            object::<MessageEndpoint>(endpoint)?.connect(to, bytes(data, len)?)?;
+            let (owner, data) = (owner(endpoint.cast()), bytes(data, len)?);
+            object::<MessageEndpoint>(endpoint)?.connect(owner, to, data)?;
         }
         Ok(0)
     })
@@ -49,8 +50,8 @@ unsafe extern "C" fn accept(endpoint: *mut FidEp, data: *const c_void, len: usiz
     entry(|| {
         // SAFETY: an endpoint of ours, and so many bytes.
         unsafe {
-            let name = Name::of(endpoint);
-            object::<MessageEndpoint>(endpoint)?.accept(name, bytes(data, len)?)?;
+            let (owner, data) = (owner(endpoint.cast()), bytes(data, len)?);
+            object::<MessageEndpoint>(endpoint)?.accept(owner, data)?;
         }
         Ok(0)
     })

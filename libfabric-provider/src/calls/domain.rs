@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::common::{close, device};
 use super::{av, cntr, cq, ep, mr, rdm, shared_context};
-use crate::abi::flags::FI_EP_RDM;
+use crate::abi::flags::{FI_EP_RDM, FI_LOCAL_MR, FI_MR_LOCAL};
 use crate::abi::{FiInfo, FidDomain, FidFabric, Ops, OpsDomain};
 use crate::entry::{entry, handle_ops, no_bind, no_control, refused};
 use crate::errno::Errno;
@@ -45,7 +45,12 @@ pub(super) unsafe extern "C" fn open_domain(
             let device = device(fabric, info)?;
             let ep_attr = info.as_ref().and_then(|info| info.ep_attr.as_ref());
             let has_datagrams = ep_attr.is_some_and(|attr| attr.kind == FI_EP_RDM);
-            let domain = Domain { device, fabric: fabric.clone(), has_datagrams };
+            let info = info.as_ref();
+            let mr_mode = info.and_then(|info| info.domain_attr.as_ref()).map(|attr| attr.mr_mode);
+            let has_local_regions = mr_mode.is_some_and(|mode| mode & FI_MR_LOCAL != 0)
+                || info.is_some_and(|info| info.mode & FI_LOCAL_MR != 0);
+            let fabric = fabric.clone();
+            let domain = Domain { device, fabric, has_datagrams, has_local_regions };
             *place = open(Arc::new(domain), |_| FidDomain {
                 fid: fid::<Domain>(context, &FID_OPS),
                 ops: &OPS,

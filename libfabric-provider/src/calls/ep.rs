@@ -92,7 +92,7 @@ unsafe fn wishes(domain: &Arc<Domain>, info: &FiInfo) -> Result<Wishes, Errno> {
         wishes.source = address::read(info.src_addr, Some(info.src_addrlen));
     }
     if !info.handle.is_null() {
-        // SAFETY: `fi_getinfo(3)`: the handle of a passive endpoint, or of a request.
+        // SAFETY: a passive endpoint of ours is not closed meanwhile.
         if let Some(passive) = unsafe { passive(info.handle) } {
             (wishes.source, wishes.keeps_port) = (Some(passive.give_address(domain)?), true);
             return Ok(wishes);

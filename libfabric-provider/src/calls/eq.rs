@@ -7,14 +7,14 @@ use super::common::{API_WITH_DATA_SIZE, bytes, close, error_text, wait_command};
 use crate::abi::flags::{
     FI_AFFINITY, FI_PEEK, FI_WAIT_FD, FI_WAIT_NONE, FI_WAIT_UNSPEC, FI_WAIT_YIELD, FI_WRITE,
 };
-use crate::abi::{FiEqAttr, FiEqCmEntry, FiEqErrEntry, Fid, FidEq, FidFabric, Ops, OpsEq};
-use crate::discovery::owned::OwnedInfo;
+use crate::abi::{FiEqAttr, FiEqCmEntry, FiEqErrEntry, FiInfo, Fid, FidEq, FidFabric, Ops, OpsEq};
 use crate::entry::{entry, handle_ops, no_bind};
 use crate::errno::Errno;
 use crate::handle::{fid, object, of_fid, open};
 use crate::objects::devices::Fabric;
 use crate::objects::domain::deadline;
-use crate::objects::event_queue::{Body, Delivery, EventError, Events};
+use crate::objects::event::{Body, Delivery, EventError, RequestInfo};
+use crate::objects::event_queue::Events;
 
 static FID_OPS: Ops = handle_ops(close::<Events>, no_bind, control);
 
@@ -83,7 +83,11 @@ unsafe fn put(delivery: Delivery, event: *mut u32, to: *mut c_void, space: usize
                 bytes.len() as isize
             }
             Body::Connection { name, info, data } => {
-                let info = info.map_or(std::ptr::null_mut(), OwnedInfo::into_raw);
+                let info = match info {
+                    Some(RequestInfo::Given(info)) => info.into_raw(),
+                    Some(RequestInfo::Shown(name)) => name.address() as *mut FiInfo,
+                    None => std::ptr::null_mut(),
+                };
                 let entry = FiEqCmEntry { fid: name.as_fid(), info };
                 to.cast::<FiEqCmEntry>().write_unaligned(entry);
                 // As much as there is room for.

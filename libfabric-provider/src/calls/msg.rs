@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use smallvec::SmallVec;
 
 use super::common::bytes;
-use crate::abi::flags::FI_INJECT;
+use crate::abi::flags::{FI_CLAIM, FI_DISCARD, FI_INJECT, FI_MULTI_RECV, FI_PEEK};
 use crate::abi::{FiMsg, FidEp, Iovec, OpsMsg};
 use crate::entry::entry;
 use crate::errno::Errno;
@@ -53,19 +53,19 @@ impl Local {
         if self.count <= MAX_BUFFERS && is_there { Ok(()) } else { Err(Errno::INVALID) }
     }
 
-    /// The buffers.
+    /// The buffers, and the regions that they are in where descriptors count.
     ///
     /// # Safety
-    /// `fi_msg(3)`: there are so many; a descriptor is null or of `fi_mr_desc`, of a region that is not closed meanwhile.
+    /// `fi_msg(3)`: there are so many; a descriptor that counts is null or of `fi_mr_desc`, of a region that is not closed meanwhile.
     #[inline]
-    unsafe fn read<'a>(self) -> Result<BufferList<'a>, Errno> {
+    unsafe fn read<'a>(self, takes_descriptors: bool) -> Result<BufferList<'a>, Errno> {
         self.check()?;
         let mut list = BufferList::new();
         for at in 0..self.count {
             // SAFETY: the caller's promise. A descriptor is the region's handle.
             unsafe {
                 let Iovec { iov_base, iov_len } = *self.buffers.add(at);
-                let no_descriptors = self.descriptors.is_null();
+                let no_descriptors = !takes_descriptors || self.descriptors.is_null();
                 let descriptor =
                     if no_descriptors { std::ptr::null_mut() } else { *self.descriptors.add(at) };
                 let region = match descriptor.is_null() {
@@ -102,7 +102,7 @@ pub(super) unsafe fn transmit<E: Transfers>(
     options: Options,
 ) -> Result<isize, Errno> {
     // SAFETY: the caller's promise.
-    let buffers = unsafe { local.read()? };
+    let buffers = unsafe { local.read(endpoint.takes_descriptors())? };
     let injects = options.flags & FI_INJECT != 0 && !matches!(kind, Kind::Read(_));
     if !injects && !endpoint.takes_copy(kind, &buffers) {
         endpoint.transmit(kind, Transmit::Buffers(&buffers), options)?;
@@ -135,10 +135,8 @@ pub(super) unsafe fn transmit_as_usual<E: Transfers>(
     // SAFETY: the caller's promise.
     unsafe {
         let endpoint = object::<E>(endpoint)?;
-        let mut flags = options.flags | endpoint.op_flags()[TX].load(Ordering::Relaxed);
-        if matches!(kind, Kind::Read(_)) {
-            flags &= !FI_INJECT;
-        }
+        let usual = endpoint.op_flags()[TX].load(Ordering::Relaxed);
+        let flags = options.flags | kind.usual(usual);
         transmit(&**endpoint, kind, local, Options { flags, ..options })
     }
 }
@@ -182,8 +180,15 @@ pub(super) unsafe fn receive<E: Transfers>(
     // SAFETY: the caller's promise.
     unsafe {
         let endpoint = object::<E>(endpoint)?;
-        let flags = flags.unwrap_or_else(|| endpoint.op_flags()[RX].load(Ordering::Relaxed));
-        let (buffers, context) = (local.read()?, context as u64);
+        // No tagged receive takes many.
+        let not_of_it = if tag.is_some() { FI_MULTI_RECV } else { 0 };
+        let usual = || endpoint.op_flags()[RX].load(Ordering::Relaxed) & !not_of_it;
+        let flags = flags.unwrap_or_else(usual);
+        // What is dropped has no use for them, whatever they are.
+        let drops = flags & FI_DISCARD != 0 && flags & (FI_PEEK | FI_CLAIM) != 0;
+        let takes = endpoint.takes_descriptors();
+        let buffers = if drops { BufferList::new() } else { local.read(takes)? };
+        let context = context as u64;
         endpoint.receive(&Receive { buffers: &buffers, from, tag, flags, context })?;
     }
     Ok(0)

@@ -1,7 +1,7 @@
 //! Calls of passive endpoints (`fi_endpoint(3)`, `fi_cm(3)`).
 
 use std::ffi::{c_int, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use super::any_ep::{self, owner};
 use super::common::{bytes, device};
@@ -15,8 +15,9 @@ use crate::handle::{Name, fid, object, of_fid, open};
 use crate::objects::devices::Fabric;
 use crate::objects::event_queue::Events;
 use crate::objects::passive::Passive;
+use crate::sync::lock;
 
-static FID_OPS: Ops = handle_ops(any_ep::close::<Passive>, bind, control);
+static FID_OPS: Ops = handle_ops(close, bind, control);
 
 static CM: OpsCm = OpsCm {
     size: size_of::<OpsCm>(),
@@ -31,17 +32,19 @@ static CM: OpsCm = OpsCm {
     join: refused,
 };
 
-/// The passive endpoint that a handle of an info is; `None` for null, and for what is something else, of whatever provider.
+/// Those that are open. An info may name what is not there any more, so its handle is looked up before it is read.
+static OPEN: Mutex<Vec<Name>> = Mutex::new(Vec::new());
+
+/// The passive endpoint that a handle of an info is; `None` for null, and for what is something else, or gone.
 ///
 /// # Safety
-/// `handle` is null or points to a structure that begins with a [`Fid`]; one of ours is not closed before the last use of
-/// what this gives.
+/// One of ours is not closed before the last use of what this gives.
 pub(super) unsafe fn passive<'a>(handle: *mut Fid) -> Option<&'a Arc<Passive>> {
-    // SAFETY: the caller's promise; only handles of ours of this kind have this table.
-    unsafe {
-        let is_one = handle.as_ref().is_some_and(|fid| std::ptr::eq(fid.ops, &FID_OPS));
-        if is_one { object::<Passive>(handle.cast()).ok() } else { None }
+    if !lock(&OPEN).contains(&Name::of(handle)) {
+        return None;
     }
+    // SAFETY: it is open, and stays so by the caller's promise.
+    unsafe { object::<Passive>(handle.cast()).ok() }
 }
 
 /// `fi_passive_ep`
@@ -60,14 +63,25 @@ pub(super) unsafe extern "C" fn open_passive(
             let mut template = OwnedInfo::copy(info)?;
             template.detach();
             let passive = Arc::new(Passive::new(fabric, device, template)?);
-            *place = open(passive, |_| FidPep {
-                fid: fid::<Passive>(context, &FID_OPS),
-                ops: &OPS,
-                cm: &CM,
+            *place = open(passive, |name| {
+                lock(&OPEN).push(name);
+                FidPep { fid: fid::<Passive>(context, &FID_OPS), ops: &OPS, cm: &CM }
             });
         }
         Ok(0)
     })
+}
+
+unsafe extern "C" fn close(handle: *mut Fid) -> c_int {
+    let name = Name::of(handle);
+    // Before its place is free for another one.
+    lock(&OPEN).retain(|open| *open != name);
+    // SAFETY: `fi_close`: a handle of this table, used again only if this fails.
+    let closed = unsafe { any_ep::close::<Passive>(handle) };
+    if closed != 0 {
+        lock(&OPEN).push(name);
+    }
+    closed
 }
 
 unsafe extern "C" fn bind(handle: *mut Fid, to: *mut Fid, flags: u64) -> c_int {

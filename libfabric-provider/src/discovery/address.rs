@@ -101,13 +101,23 @@ pub(crate) fn suits(wanted: u32, address: IpAddr) -> bool {
     [FI_FORMAT_UNSPEC, FI_SOCKADDR, format(address)].contains(&wanted)
 }
 
+/// The address that a text of libfabric's is (`fi_getinfo(3)`, `FI_ADDR_STR`): `fi_sockaddr_in://192.0.2.1:7471`.
+fn from_text(text: &CStr) -> Option<SocketAddr> {
+    let (format, place) = text.to_str().ok()?.split_once("://")?;
+    let is_known = ["fi_sockaddr", "fi_sockaddr_in", "fi_sockaddr_in6"].contains(&format);
+    place.parse().ok().filter(|_| is_known)
+}
+
 /// The first address that a name or a number has, with the port of a service (getaddrinfo(3)); for listening, the unspecified one
-/// where there is no name.
+/// where there is no name. A text of libfabric's for an address has the port itself.
 pub(crate) fn resolve(
     node: Option<&CStr>,
     service: Option<&CStr>,
     (wanted, to_listen, is_number): (u32, bool, bool),
 ) -> Result<SocketAddr, Errno> {
+    if let (Some(place), None) = (node.and_then(from_text), service) {
+        return if suits(wanted, place.ip()) { Ok(place) } else { Err(Errno::NO_DATA) };
+    }
     // SAFETY: a structure of numbers and pointers, for which zero means no restriction.
     let mut hints: libc::addrinfo = unsafe { zeroed() };
     hints.ai_family = match wanted {
@@ -165,6 +175,12 @@ mod tests {
         assert_eq!(of(Some(c"127.0.0.1"), Some(c"80"), (0, false, true)).unwrap(), "127.0.0.1:80");
         assert_eq!(of(None, Some(c"80"), (0, true, false)).unwrap(), "0.0.0.0:80");
         assert!(of(Some(c"no number"), None, (0, false, true)).is_err());
+        let v6 = Some(c"fi_sockaddr://[2001:db8::1]:80");
+        assert_eq!(of(v6, None, (0, false, false)).unwrap(), "[2001:db8::1]:80");
+        let v4 = Some(c"fi_sockaddr_in://192.0.2.1:80");
+        assert_eq!(of(v4, None, (0, false, false)).unwrap(), "192.0.2.1:80");
+        assert!(of(v4, None, (FI_SOCKADDR_IN6, false, false)).is_err());
+        assert!(of(v4, Some(c"80"), (0, false, true)).is_err(), "a service beside it");
     }
 
     #[test]

@@ -7,14 +7,15 @@ use fabric::{Capabilities, Info};
 
 use super::offer::{
     API_WITH_MODES, COMMON_CAPS, CQ_DATA_SIZE, EndpointKind, FABRIC_NAME, FENCED_WRITES, ORDER,
+    ORDER_WITH_ATOMICS, PROTOCOL,
 };
 use super::owned::{OwnedInfo, set_text};
 use super::request::{Limit, Request, with_directions};
 use crate::abi::flags::{
-    FI_EP_UNSPEC, FI_LOCAL_MR, FI_MR_BASIC, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_SCALABLE,
-    FI_MR_VIRT_ADDR, FI_ORDER_STRICT, FI_PROGRESS_AUTO, FI_PROGRESS_UNSPEC, FI_PROV_SPECIFIC,
-    FI_REMOTE_READ, FI_REMOTE_WRITE, FI_RM_ENABLED, FI_RMA, FI_RX_CQ_DATA, FI_SHARED_CONTEXT,
-    FI_TAG_GENERIC, FI_TAGGED, FI_THREAD_ENDPOINT, FI_THREAD_SAFE, FI_THREAD_UNSPEC,
+    FI_ATOMIC, FI_EP_UNSPEC, FI_LOCAL_MR, FI_MR_BASIC, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_SCALABLE,
+    FI_MR_VIRT_ADDR, FI_PROGRESS_AUTO, FI_PROGRESS_UNSPEC, FI_REMOTE_READ, FI_REMOTE_WRITE,
+    FI_RM_ENABLED, FI_RMA, FI_RX_CQ_DATA, FI_SHARED_CONTEXT, FI_TAG_GENERIC, FI_TAGGED,
+    FI_THREAD_ENDPOINT, FI_THREAD_SAFE, FI_THREAD_UNSPEC,
 };
 use crate::errno::Errno;
 
@@ -62,6 +63,9 @@ pub(crate) fn terms(
     if ![FI_EP_UNSPEC, kind.number()].contains(&request.endpoint_type) {
         return Err("endpoints of another type");
     }
+    if ![0, PROTOCOL].contains(&request.protocol) {
+        return Err("another protocol");
+    }
     if request.has_auth_key {
         return Err("keys of authorization");
     }
@@ -87,14 +91,18 @@ pub(crate) fn terms(
     if !(FI_THREAD_UNSPEC..=FI_THREAD_ENDPOINT).contains(&request.threading) {
         return Err("a threading model");
     }
-    if request.completion_orders.iter().any(|order| order & !FI_ORDER_STRICT != 0) {
+    if request.completion_orders.iter().any(|order| order & !kind.completion_order() != 0) {
         return Err("an order of completions");
     }
     let ([tx, rx], [tx_flags, rx_flags]) = (request.op_flags, kind.op_flags());
     if tx & !tx_flags != 0 || rx & !rx_flags != 0 {
         return Err("flags of operations");
     }
-    let (caps, mode) = caps(request, info, kind)?;
+    let (mut caps, mode) = caps(request, info, kind)?;
+    if request.caps == 0 && kind == EndpointKind::Datagram && modes(request, kind, caps).is_err() {
+        // An application that asks for nothing gets what takes no registration: it is no target.
+        caps &= !(FI_REMOTE_READ | FI_REMOTE_WRITE);
+    }
     let (mr_mode, local_mode) = modes(request, kind, caps)?;
     Ok(Terms { kind, caps, mode: mode | local_mode, mr_mode })
 }
@@ -189,17 +197,20 @@ pub(crate) fn build(
     let tx = parts.tx;
     (tx.caps, tx.mode) = (caps & tx_caps & !COMMON_CAPS, mode & !FI_RX_CQ_DATA);
     tx.op_flags = request.op_flags[0];
-    let order = |side: usize| ORDER | request.orders[side] & kind.order_on_request();
-    (tx.msg_order, tx.comp_order) = (order(0), FI_ORDER_STRICT);
+    // What costs fences is there where it is asked for.
+    let costly = if caps & FI_ATOMIC != 0 { ORDER_WITH_ATOMICS } else { 0 };
+    let order =
+        |side: usize| ORDER & !costly | request.orders[side] & (costly | kind.order_on_request());
+    (tx.msg_order, tx.comp_order) = (order(0), kind.completion_order());
     (tx.inject_size, tx.size) = (value(Limit::Inject), value(Limit::SendDepth));
     (tx.iov_limit, tx.rma_iov_limit) = (value(Limit::SendSegments), 1);
     let rx = parts.rx;
     (rx.caps, rx.mode) = (caps & rx_caps & !COMMON_CAPS, mode);
     rx.op_flags = request.op_flags[1];
-    (rx.msg_order, rx.comp_order) = (order(1), FI_ORDER_STRICT);
+    (rx.msg_order, rx.comp_order) = (order(1), kind.completion_order());
     (rx.size, rx.iov_limit) = (value(Limit::ReceiveDepth), value(Limit::ReceiveSegments));
     let ep = parts.ep;
-    (ep.kind, ep.protocol, ep.protocol_version) = (kind.number(), FI_PROV_SPECIFIC | 0xfab, 1);
+    (ep.kind, ep.protocol, ep.protocol_version) = (kind.number(), PROTOCOL, 1);
     ep.mem_tag_format = if caps & FI_TAGGED != 0 { FI_TAG_GENERIC } else { 0 };
     ep.max_msg_size = value(Limit::Message);
     ep.max_order_raw_size = kind.limit(device, Limit::OrderReadAfterWrite).1;

@@ -9,6 +9,7 @@ mod request;
 
 pub(crate) use list::getinfo;
 pub(crate) use offer::{
-    CM_DATA_SIZE, FABRIC_NAME, FENCED_ATOMICS, FENCED_WRITES, PROVIDER_NAME, RDM_INJECT,
-    default_depth,
+    CM_DATA_SIZE, FABRIC_NAME, FENCED_ATOMICS, FENCED_WRITES, ORDER_WITH_ATOMICS, PROVIDER_NAME,
+    RDM_INJECT, default_depth,
 };
+pub(crate) use request::with_directions;

@@ -7,25 +7,27 @@ use fabric::{Capabilities, Info, MAX_CONNECT_DATA};
 use super::request::Limit;
 use crate::abi::flags::{
     FI_ATOMIC, FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_DIRECTED_RECV, FI_EP_MSG, FI_EP_RDM,
-    FI_INJECT, FI_INJECT_COMPLETE, FI_LOCAL_COMM, FI_MATCH_COMPLETE, FI_MR_ALLOCATED, FI_MR_LOCAL,
-    FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MSG, FI_MULTI_RECV, FI_ORDER_ATOMIC_RAR,
+    FI_FENCE, FI_INJECT, FI_INJECT_COMPLETE, FI_LOCAL_COMM, FI_MATCH_COMPLETE, FI_MR_ALLOCATED,
+    FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MSG, FI_MULTI_RECV, FI_ORDER_ATOMIC_RAR,
     FI_ORDER_ATOMIC_RAW, FI_ORDER_ATOMIC_WAR, FI_ORDER_ATOMIC_WAW, FI_ORDER_RAR, FI_ORDER_RAS,
     FI_ORDER_RAW, FI_ORDER_RMA_RAR, FI_ORDER_RMA_RAW, FI_ORDER_RMA_WAR, FI_ORDER_RMA_WAW,
-    FI_ORDER_SAS, FI_ORDER_SAW, FI_ORDER_WAR, FI_ORDER_WAS, FI_ORDER_WAW, FI_READ, FI_RECV,
-    FI_REMOTE_COMM, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_RMA, FI_SEND, FI_SOURCE, FI_TAGGED,
-    FI_TRANSMIT_COMPLETE, FI_WRITE, version,
+    FI_ORDER_SAS, FI_ORDER_SAW, FI_ORDER_STRICT, FI_ORDER_WAR, FI_ORDER_WAS, FI_ORDER_WAW,
+    FI_PROV_SPECIFIC, FI_READ, FI_RECV, FI_REMOTE_COMM, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_RMA,
+    FI_SEND, FI_SOURCE, FI_TAGGED, FI_TRANSMIT_COMPLETE, FI_WRITE, version,
 };
 
 /// The name of this provider. It has none of the names that libfabric knows in it: of `tcp` it would expect more.
 pub(crate) const PROVIDER_NAME: &CStr = c"anyfabric";
 /// All devices belong to one fabric: which of them reach each other, only the network knows.
 pub(crate) const FABRIC_NAME: &str = "anyfabric";
+/// What its endpoints speak to each other.
+pub(crate) const PROTOCOL: u32 = FI_PROV_SPECIFIC | 0xfab;
 /// From this version of the interface on, modes of registration are bits.
 pub(crate) const API_WITH_MODES: u32 = version(1, 5);
 
 /// Of either side.
 pub(crate) const COMMON_CAPS: u64 = FI_LOCAL_COMM | FI_REMOTE_COMM;
-const TX_CAPS: u64 = FI_MSG | FI_RMA | FI_SEND | FI_READ | FI_WRITE | COMMON_CAPS;
+const TX_CAPS: u64 = FI_MSG | FI_RMA | FI_SEND | FI_READ | FI_WRITE | FI_FENCE | COMMON_CAPS;
 const RX_CAPS: u64 = FI_MSG | FI_RMA | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | COMMON_CAPS;
 
 /// What holds without a fence (the contract's table): whatever follows a send or a write, and a read that follows a read.
@@ -40,6 +42,10 @@ pub(crate) const ORDER: u64 = FI_ORDER_SAS
     | FI_ORDER_RMA_RAW
     | FI_ORDER_RMA_WAW;
 
+/// Of these the ones that are of atomics as well, which are in order only behind a fence.
+pub(crate) const ORDER_WITH_ATOMICS: u64 =
+    FI_ORDER_SAW | FI_ORDER_WAW | FI_ORDER_RAW | FI_ORDER_RAR;
+
 /// Orders in which a datagram endpoint gives each write a fence.
 pub(crate) const FENCED_WRITES: u64 = FI_ORDER_WAR | FI_ORDER_RMA_WAR;
 /// Those in which it gives each atomic one.
@@ -52,7 +58,7 @@ pub(crate) const FENCED_ATOMICS: u64 = FI_ORDER_WAR
 /// The flags that an endpoint can have for all its operations. A completion means that the peer has accepted it: more than
 /// `FI_TRANSMIT_COMPLETE` asks for. `FI_DELIVERY_COMPLETE` there is for writes only, so it is none of these.
 const TX_FLAGS: u64 = FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE;
-const RX_FLAGS: u64 = FI_COMPLETION;
+const RX_FLAGS: u64 = FI_COMPLETION | FI_TRANSMIT_COMPLETE;
 
 /// Bytes of immediate data.
 pub(crate) const CQ_DATA_SIZE: usize = 4;
@@ -111,6 +117,15 @@ impl EndpointKind {
         match self {
             EndpointKind::Message => 0,
             EndpointKind::Datagram => FENCED_WRITES | FENCED_ATOMICS,
+        }
+    }
+
+    /// The order in which completions come: that of posts, and of arrivals. Those of datagram endpoints come as operations end,
+    /// and a short message does not wait for a long one.
+    pub(crate) fn completion_order(self) -> u64 {
+        match self {
+            EndpointKind::Message => FI_ORDER_STRICT,
+            EndpointKind::Datagram => 0,
         }
     }
 

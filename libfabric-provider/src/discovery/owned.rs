@@ -85,6 +85,11 @@ impl OwnedInfo {
         set(&mut info.dest_addr, &mut info.dest_addrlen, address)
     }
 
+    /// Where it is.
+    pub(crate) fn name(&self) -> Name {
+        Name::of(self.0.as_ptr())
+    }
+
     /// Names what an endpoint of this info is made from: the request that it answers, or a passive one.
     pub(crate) fn set_handle(&mut self, name: Name) {
         // SAFETY: it is this one's alone.

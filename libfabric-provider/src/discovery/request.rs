@@ -25,6 +25,7 @@ pub(crate) struct Request {
     pub(crate) source: Option<SocketAddr>,
     pub(crate) destination: Option<SocketAddr>,
     pub(crate) endpoint_type: c_int,
+    pub(crate) protocol: u32,
     pub(crate) fabric: Option<String>,
     pub(crate) domain: Option<String>,
     pub(crate) mr_mode: Option<c_int>,
@@ -127,7 +128,7 @@ impl Request {
                 ]);
             }
             if let Some(ep) = hints.ep_attr.as_ref() {
-                self.endpoint_type = ep.kind;
+                (self.endpoint_type, self.protocol) = (ep.kind, ep.protocol);
                 self.has_auth_key |= ep.auth_key_size > 0;
                 self.limits.extend([
                     (Limit::Message, ep.max_msg_size),

@@ -1,6 +1,7 @@
 //! Address vectors: numbers for addresses, for all endpoints that are bound to one.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, Weak};
 
@@ -29,7 +30,7 @@ pub(crate) struct AddressVector {
 #[derive(Default)]
 struct AvState {
     entries: Vec<Option<AvEntry>>,
-    free: Vec<usize>,
+    free: BinaryHeap<Reverse<usize>>,
     numbers: HashMap<SocketAddr, usize>,
     users: Vec<Weak<dyn AddressUser>>,
 }
@@ -72,7 +73,7 @@ impl AddressVector {
         }
         let entry = Some(AvEntry { address, uses: 1 });
         let number = match free.pop() {
-            Some(number) => {
+            Some(Reverse(number)) => {
                 entries[number] = entry;
                 number
             }
@@ -98,7 +99,7 @@ impl AddressVector {
         let address = entry.address;
         state.entries[at] = None;
         state.numbers.remove(&address);
-        state.free.push(at);
+        state.free.push(Reverse(at));
         let users = state.users.clone();
         // They look addresses up.
         drop(state);

@@ -6,7 +6,10 @@ use super::completions::Completions;
 use super::counter::Counter;
 use super::domain::{Domain, Queue};
 use super::tally::Tally;
-use crate::abi::flags::{FI_EDOMAIN, FI_ENOCQ, FI_RECV, FI_SELECTIVE_COMPLETION, FI_SEND};
+use crate::abi::flags::{
+    FI_EDOMAIN, FI_ENOCQ, FI_READ, FI_RECV, FI_SELECTIVE_COMPLETION, FI_SEND, FI_WRITE,
+};
+use crate::discovery::with_directions;
 use crate::errno::Errno;
 
 /// The sides of an endpoint, as indices.
@@ -56,22 +59,28 @@ impl Bound {
         if flags & !Tally::ALL != 0 {
             return Err(Errno::NOT_THERE);
         }
-        self.tally.bind(&counter.count, flags);
+        self.tally.bind(&counter.count, flags)?;
         self.counters.push(counter.clone());
         Ok(())
     }
 
-    /// The queues for both sides' completions.
-    pub(crate) fn completions(&self, domain: &Domain) -> Result<[Arc<Completions>; 2], Errno> {
-        Ok([self.of_side(domain, TX)?, self.of_side(domain, RX)?])
+    /// The queues for both sides' completions, of an endpoint with these capabilities.
+    pub(crate) fn completions(
+        &self,
+        domain: &Domain,
+        caps: u64,
+    ) -> Result<[Arc<Completions>; 2], Errno> {
+        Ok([self.of_side(domain, caps, TX)?, self.of_side(domain, caps, RX)?])
     }
 
-    /// The queue for one side's completions; where only counters are bound, one that no one reads.
-    fn of_side(&self, domain: &Domain, side: usize) -> Result<Arc<Completions>, Errno> {
-        let kinds = if side == RX { FI_RECV } else { Tally::ALL & !FI_RECV };
+    /// The queue for one side's completions; where only counters are bound, or the endpoint does not have that side, one that no
+    /// one reads.
+    fn of_side(&self, domain: &Domain, caps: u64, side: usize) -> Result<Arc<Completions>, Errno> {
+        let kinds = if side == RX { FI_RECV } else { FI_SEND | FI_READ | FI_WRITE };
+        let is_there = caps == 0 || with_directions(caps) & kinds != 0;
         match &self.queues[side] {
             Some(queue) => Ok(queue.completions.clone()),
-            None if self.tally.counts(kinds) => {
+            None if !is_there || self.tally.counts(kinds) => {
                 let queue = Arc::new(Completions::unread(&domain.device.domain)?);
                 domain.device.add_queue(&queue);
                 Ok(queue)

@@ -235,8 +235,18 @@ impl Completions {
         if self.is_unread {
             return BATCH;
         }
-        let unread = self.here.load(Ordering::Relaxed) + self.in_inbox.load(Ordering::Relaxed);
-        self.size.saturating_sub(unread)
+        self.size.saturating_sub(self.unread_entries())
+    }
+
+    /// Completions beyond its size.
+    #[inline]
+    pub(crate) fn excess(&self) -> usize {
+        self.unread_entries().saturating_sub(self.size)
+    }
+
+    #[inline]
+    fn unread_entries(&self) -> usize {
+        self.here.load(Ordering::Relaxed) + self.in_inbox.load(Ordering::Relaxed)
     }
 
     /// So much is here, now that it has changed.
@@ -308,13 +318,16 @@ impl Completions {
         mut put: impl FnMut(usize, &Done),
     ) -> Result<usize, Errno> {
         let mut state = self.fill()?;
+        let is_failed = |done: &Done| done.error.is_some();
+        if state.ready.front().is_some_and(is_failed) {
+            return Err(Errno(FI_EAVAIL));
+        }
+        let is_empty = state.ready.is_empty();
         let mut read = 0;
-        while read < count {
-            match state.ready.front() {
-                Some(done) if done.error.is_none() => put(read, done),
-                Some(_) if read == 0 => return Err(Errno(FI_EAVAIL)),
-                _ => break,
-            }
+        while read < count
+            && let Some(done) = state.ready.front().filter(|done| !is_failed(done))
+        {
+            put(read, done);
             state.ready.pop_front();
             read += 1;
         }
@@ -327,7 +340,7 @@ impl Completions {
         if yields {
             std::thread::yield_now();
         }
-        if read == 0 && count > 0 { Err(Errno::AGAIN) } else { Ok(read) }
+        if is_empty { Err(Errno::AGAIN) } else { Ok(read) }
     }
 
     /// Takes the error that is next, if it is one.
@@ -358,6 +371,10 @@ impl Completions {
     pub(crate) fn arm(&self, manual: bool) -> Result<bool, Errno> {
         let state = lock(&self.state);
         if self.has_some(&state, &lock(&self.inbox)) {
+            // A program that sleeps on the descriptor hears of a signal here, once.
+            if !manual && self.signaled.swap(false, Ordering::AcqRel) {
+                self.settle(&state);
+            }
             return Ok(false);
         }
         for part in &state.parts {
@@ -374,8 +391,8 @@ impl Completions {
         Ok(true)
     }
 
-    /// Sleeps after `arm`, until a completion may be there or the time has come.
-    pub(crate) fn sleep(&self, until: Option<Instant>) -> Result<(), Errno> {
+    /// Sleeps after `arm`, until a completion may be there, the time has come, or the thread is signaled: whether it was.
+    pub(crate) fn sleep(&self, until: Option<Instant>) -> Result<bool, Errno> {
         if let Some(wait) = &self.wait {
             return wait.sleep(until);
         }

@@ -70,7 +70,7 @@ impl Counter {
             let until = until.map_or(tick, |until| until.min(tick));
             let sources = lock(&self.sources).clone();
             match &sources[..] {
-                [one] if one.arm(true)? => one.sleep(Some(until))?,
+                [one] if one.arm(true)? => drop(one.sleep(Some(until))?),
                 [_] | [] => std::thread::sleep(TICK),
                 _ => std::thread::yield_now(),
             }

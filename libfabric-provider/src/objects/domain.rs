@@ -18,6 +18,8 @@ pub(crate) struct Domain {
     pub(crate) fabric: Arc<Fabric>,
     /// Of an info of reliable datagram endpoints.
     pub(crate) has_datagrams: bool,
+    /// Of one with `FI_MR_LOCAL`, or the mode that went before it.
+    pub(crate) has_local_regions: bool,
 }
 
 // SAFETY: `FidDomain` is repr(C) and begins with a fid; the class is of this alone.
@@ -52,7 +54,7 @@ impl Queue {
         Ok(Queue { completions, format, domain: domain.clone() })
     }
 
-    /// As [`Completions::read`], and sleeps for the first one until the time has come, a signal, or for ever.
+    /// As [`Completions::read`], and sleeps for the first one until the time has come, a signal of either kind, or for ever.
     pub(crate) fn read_or_sleep(
         &self,
         count: usize,
@@ -70,7 +72,9 @@ impl Queue {
                     return Err(Errno::AGAIN);
                 }
                 Err(Errno::AGAIN) if self.completions.arm(true)? => {
-                    self.completions.sleep(until)?
+                    if self.completions.sleep(until)? {
+                        return self.completions.read(count, &mut put);
+                    }
                 }
                 Err(Errno::AGAIN) => {}
                 other => return other,

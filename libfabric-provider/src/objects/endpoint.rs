@@ -11,7 +11,8 @@ use super::bound::{Bound, RX, TX};
 use super::completions::Completions;
 use super::counter::Counter;
 use super::domain::{Domain, Queue};
-use super::event_queue::{Ending, Events, Owner};
+use super::event::Owner;
+use super::event_queue::{Ending, Events};
 use super::kinds::{ActiveEndpoint, AnyEndpoint};
 use super::shared_context::{OpenReceives, SharedReceives, SharedTransmits};
 use super::tally::Tally;
@@ -115,13 +116,21 @@ impl MessageEndpoint {
         self.wishes.writes_data
     }
 
-    pub(crate) fn connect(&self, to: SocketAddr, data: &[u8]) -> Result<(), Errno> {
-        Ok(self.enabled()?.endpoint.connect(to, data)?)
+    /// The same; one that begins a connection is enabled by that, if it was not (`fi_endpoint(3)`, `fi_enable`).
+    fn enabled_now(&self, owner: Owner) -> Result<&Enabled, Errno> {
+        if self.enabled.get().is_none() {
+            self.enable(owner)?;
+        }
+        self.enabled()
+    }
+
+    pub(crate) fn connect(&self, owner: Owner, to: SocketAddr, data: &[u8]) -> Result<(), Errno> {
+        Ok(self.enabled_now(owner)?.endpoint.connect(to, data)?)
     }
 
     /// Answers the request that it was made for.
-    pub(crate) fn accept(&self, name: Name, data: &[u8]) -> Result<(), Errno> {
-        let enabled = self.enabled()?;
+    pub(crate) fn accept(&self, owner: Owner, data: &[u8]) -> Result<(), Errno> {
+        let (enabled, name) = (self.enabled_now(owner)?, owner.name);
         let mut bound = lock(&self.bound);
         let MessageBound { request, events, .. } = &mut *bound;
         let events = events.as_ref().ok_or(Errno::BAD_STATE)?;
@@ -198,7 +207,7 @@ impl ActiveEndpoint for MessageEndpoint {
         let bound = self.unenabled()?;
         let device = &self.domain.device;
         let events = bound.events.clone().ok_or(Errno(FI_ENOEQ))?;
-        let completions = bound.queues.completions(&self.domain)?;
+        let completions = bound.queues.completions(&self.domain, self.wishes.caps)?;
         let event_queue = events.queue(device)?;
         let Wishes { depths: [send, recv], segments, inject, .. } = self.wishes;
         let mut builder = device.domain.endpoint().events(&event_queue);

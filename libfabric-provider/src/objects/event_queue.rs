@@ -8,19 +8,16 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use fabric::{EndpointId, Error, Event, EventQueue, ListenerId};
+use fabric::{EndpointId, Event, EventQueue, ListenerId};
 
 use super::devices::{Device, Fabric};
-use super::requests::Requests;
-use crate::abi::flags::{
-    FI_CLASS_EQ, FI_CONNECTED, FI_CONNREQ, FI_EAVAIL, FI_ETOOSMALL, FI_SHUTDOWN,
-};
-use crate::abi::{FiEqCmEntry, FidEq};
-use crate::discovery::owned::OwnedInfo;
+use super::event::{Delivery, Entry, EventError, Listening, Owner, entry};
+use crate::abi::FidEq;
+use crate::abi::flags::{FI_CLASS_EQ, FI_EAVAIL, FI_ETOOSMALL};
 use crate::errno::Errno;
 use crate::handle::{Name, Object};
 use crate::sync::lock;
-use crate::wait::WaitFd;
+use crate::wait::{WaitFd, sleep_on};
 
 /// Events that are taken from the queues of ours at a time.
 const BATCH: usize = 64;
@@ -78,100 +75,6 @@ struct Source {
     listeners: HashMap<ListenerId, Weak<Listening>>,
 }
 
-/// An endpoint's handle, and the context that it was made with.
-#[derive(Clone, Copy)]
-pub(crate) struct Owner {
-    pub(crate) name: Name,
-    pub(crate) context: usize,
-}
-
-/// A listener, and what an info of its requests is made from.
-pub(crate) struct Listening {
-    pub(crate) listener: fabric::Listener,
-    pub(crate) owner: Owner,
-    pub(crate) template: OwnedInfo,
-    pub(crate) device: Arc<Device>,
-}
-
-/// An event that waits to be read.
-enum Entry {
-    Connected { owner: Owner, data: Box<[u8]> },
-    Request { listening: Arc<Listening>, request: fabric::ConnectRequest },
-    Shutdown { owner: Owner },
-    Failed(EventError),
-    Written { event: u32, bytes: Box<[u8]> },
-}
-
-/// A connection that could not be made.
-pub(crate) struct EventError {
-    pub(crate) owner: Owner,
-    pub(crate) errno: Errno,
-    pub(crate) data: Box<[u8]>,
-}
-
-/// An event as it is read.
-pub(crate) struct Delivery {
-    pub(crate) event: u32,
-    pub(crate) body: Body,
-}
-
-/// What comes with it.
-pub(crate) enum Body {
-    Connection { name: Name, info: Option<OwnedInfo>, data: Box<[u8]> },
-    Written(Box<[u8]>),
-}
-
-impl Entry {
-    fn owner(&self) -> Option<Owner> {
-        match self {
-            Entry::Connected { owner, .. } | Entry::Shutdown { owner } => Some(*owner),
-            Entry::Failed(failure) => Some(failure.owner),
-            Entry::Request { listening, .. } => Some(listening.owner),
-            Entry::Written { .. } => None,
-        }
-    }
-
-    /// The bytes that it takes at least.
-    fn size(&self) -> usize {
-        match self {
-            Entry::Written { bytes, .. } => bytes.len(),
-            _ => size_of::<FiEqCmEntry>(),
-        }
-    }
-
-    /// A look at it; a request is handed out when it is taken, and not before.
-    fn peek(&self) -> Delivery {
-        let connection = |event, owner: Owner, data: &[u8]| Delivery {
-            event,
-            body: Body::Connection { name: owner.name, info: None, data: data.into() },
-        };
-        match self {
-            Entry::Connected { owner, data } => connection(FI_CONNECTED, *owner, data),
-            Entry::Shutdown { owner } => connection(FI_SHUTDOWN, *owner, &[]),
-            Entry::Failed(error) => connection(FI_SHUTDOWN, error.owner, &[]),
-            Entry::Request { listening, request } => {
-                connection(FI_CONNREQ, listening.owner, request.private_data())
-            }
-            Entry::Written { event, bytes } => {
-                Delivery { event: *event, body: Body::Written(bytes.clone()) }
-            }
-        }
-    }
-
-    fn deliver(self, requests: &Requests<Arc<Device>>) -> Result<Delivery, Errno> {
-        let mut delivery = self.peek();
-        if let (Body::Connection { info, .. }, Entry::Request { listening, request }) =
-            (&mut delivery.body, self)
-        {
-            let mut own = listening.template.duplicate()?;
-            own.set_destination(request.peer_addr())?;
-            own.set_handle(requests.add(request, listening.device.clone()));
-            *info = Some(own);
-        }
-        Ok(delivery)
-    }
-}
-
 impl Events {
     pub(crate) fn new(fabric: &Arc<Fabric>, writes: usize) -> Result<Self, Errno> {
         let (wait, state) = (WaitFd::new()?, Mutex::default());
@@ -224,7 +127,8 @@ impl Events {
         let mut state = lock(&self.state);
         let EventState { ready, held, accepting, .. } = &mut *state;
         accepting.push((name, Instant::now() + MAX_ACCEPTING));
-        let is_request = |entry: &Entry| matches!(entry, Entry::Request { .. });
+        let is_request =
+            |entry: &Entry| matches!(entry, Entry::Request { .. } | Entry::Shown { .. });
         let (requests, others) = std::mem::take(ready).into_iter().partition(is_request);
         *ready = others;
         held.extend::<VecDeque<_>>(requests);
@@ -258,7 +162,11 @@ impl Events {
         self.settle(&mut state);
         drop(state);
         // Requests among them are rejected now, without a lock.
-        drop(gone);
+        for entry in gone.into_iter().flatten() {
+            if let Entry::Shown { request, .. } = entry {
+                drop(self.fabric.requests.take(request));
+            }
+        }
     }
 
     /// Writes an event of the application's.
@@ -284,8 +192,14 @@ impl Events {
             None => return Err(Errno::AGAIN),
             Some(Entry::Failed(_)) => return Err(Errno(FI_EAVAIL)),
             Some(entry) if entry.size() > space => return Err(Errno(FI_ETOOSMALL)),
-            Some(entry) if peek => return Ok(entry.peek()),
             Some(_) => {}
+        }
+        if peek {
+            let entry = state.ready.pop_front().ok_or(Errno::AGAIN)?;
+            let entry = entry.shown(&self.fabric.requests)?;
+            let delivery = entry.peek();
+            state.ready.push_front(entry);
+            return Ok(delivery);
         }
         let entry = state.ready.pop_front();
         state.error_data = Box::default();
@@ -294,7 +208,7 @@ impl Events {
         entry.ok_or(Errno::AGAIN)?.deliver(&self.fabric.requests)
     }
 
-    /// As `read`, and sleeps for an event until the time has come, or for ever.
+    /// As `read`, and sleeps for an event until the time has come, the thread is signaled, or for ever.
     pub(crate) fn read_or_sleep(
         &self,
         space: usize,
@@ -305,8 +219,14 @@ impl Events {
             match self.read(space, peek) {
                 Err(Errno::AGAIN) if until.is_none_or(|until| until > Instant::now()) => {
                     // What waits here keeps the wait object readable.
-                    let is_waiting = !lock(&self.state).is_quiet();
-                    if is_waiting { std::thread::sleep(TICK) } else { self.wait.sleep(until)? }
+                    let is_quiet = lock(&self.state).is_quiet();
+                    let is_signaled = match is_quiet {
+                        true => self.wait.sleep(until)?,
+                        false => sleep_on(&mut [], Some(Instant::now() + TICK))?,
+                    };
+                    if is_signaled {
+                        return self.read(space, peek);
+                    }
                 }
                 read => return read,
             }
@@ -438,18 +358,4 @@ impl Source {
     fn owner(&self, event: &Event) -> Option<(Owner, Weak<dyn Ending>)> {
         self.endpoints.get(&event.endpoint()?).cloned()
     }
-}
-
-/// What the application reads of an event of a connection that begins.
-fn entry(owner: Owner, event: Event) -> Option<Entry> {
-    Some(match event {
-        Event::Connected { data, .. } => Entry::Connected { owner, data },
-        Event::ConnectFailed { error, .. } => {
-            let errno = Errno::from(&error);
-            log::info!("{error}");
-            let data = if let Error::Rejected(data) = error { *data } else { Box::default() };
-            Entry::Failed(EventError { owner, errno, data })
-        }
-        _ => return None,
-    })
 }

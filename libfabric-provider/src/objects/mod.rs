@@ -8,6 +8,7 @@ pub(crate) mod devices;
 pub(crate) mod domain;
 pub(crate) mod done;
 pub(crate) mod endpoint;
+pub(crate) mod event;
 pub(crate) mod event_queue;
 mod idle;
 pub(crate) mod kinds;

@@ -7,7 +7,8 @@ use fabric::ListenerAttr;
 
 use super::devices::{Device, Fabric};
 use super::domain::Domain;
-use super::event_queue::{Events, Listening, Owner};
+use super::event::{Listening, Owner};
+use super::event_queue::Events;
 use super::kinds::AnyEndpoint;
 use crate::abi::FidPep;
 use crate::abi::flags::{FI_CLASS_PEP, FI_EDOMAIN, FI_ENOEQ};

@@ -7,9 +7,11 @@ use fabric::Op;
 use super::bound::{RX, TX};
 use super::endpoint::{Enabled, MessageEndpoint};
 use super::marks;
-use super::transfer::{Kind, Options, Receive, SliceList, Transfers, Transmit, slices};
+use super::transfer::{
+    Kind, Options, RECEIVE_FLAGS, Receive, SliceList, Transfers, Transmit, slices,
+};
 use crate::abi::flags::{
-    FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_EBADFLAGS, FI_FENCE, FI_MORE, FI_REMOTE_CQ_DATA,
+    FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_EBADFLAGS, FI_FENCE, FI_REMOTE_CQ_DATA,
 };
 use crate::errno::Errno;
 
@@ -45,7 +47,7 @@ impl Transfers for MessageEndpoint {
     #[inline]
     fn receive(&self, receive: &Receive<'_>) -> Result<(), Errno> {
         let enabled = self.enabled()?;
-        if receive.flags & !(FI_COMPLETION | FI_MORE) != 0 {
+        if receive.flags & !RECEIVE_FLAGS != 0 {
             return Err(Errno(FI_EBADFLAGS));
         }
         let is_silent = enabled.is_selective[RX] && receive.flags & FI_COMPLETION == 0;

@@ -13,8 +13,8 @@ use super::devices::RegionHolder;
 use super::domain::Domain;
 use super::marks;
 use super::region::MemoryRegion;
-use super::transfer::{Buffer, Kind, Options, Receive, Transfers, Transmit, slices};
-use crate::abi::flags::{FI_CLASS_SRX_CTX, FI_CLASS_STX_CTX, FI_COMPLETION, FI_EBADFLAGS, FI_MORE};
+use super::transfer::{Buffer, Kind, Options, RECEIVE_FLAGS, Receive, Transfers, Transmit, slices};
+use crate::abi::flags::{FI_CLASS_SRX_CTX, FI_CLASS_STX_CTX, FI_COMPLETION, FI_EBADFLAGS};
 use crate::abi::{FidEp, FidStx};
 use crate::errno::Errno;
 use crate::handle::Object;
@@ -181,7 +181,7 @@ impl Transfers for SharedReceives {
     #[inline]
     fn receive(&self, receive: &Receive<'_>) -> Result<(), Errno> {
         let &Receive { buffers, flags, context, .. } = receive;
-        if flags & !(FI_COMPLETION | FI_MORE) != 0 {
+        if flags & !RECEIVE_FLAGS != 0 {
             return Err(Errno(FI_EBADFLAGS));
         }
         // The order of posts is that of the queue.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fabric::OpKind;
 
 use crate::abi::flags::{FI_READ, FI_RECV, FI_SEND, FI_WRITE};
+use crate::errno::Errno;
 
 /// What a counter counts.
 #[derive(Default)]
@@ -26,13 +27,17 @@ impl Tally {
     /// What an endpoint can have counted; what peers do here is not known here.
     pub(crate) const ALL: u64 = FI_SEND | FI_RECV | FI_READ | FI_WRITE;
 
-    /// Has operations of these kinds counted here.
-    pub(crate) fn bind(&mut self, count: &Arc<Count>, kinds: u64) {
+    /// Has operations of these kinds counted here; `FI_EINVAL` if one of them is counted already (`fi_endpoint(3)`).
+    pub(crate) fn bind(&mut self, count: &Arc<Count>, kinds: u64) -> Result<(), Errno> {
+        if self.counts(kinds) {
+            return Err(Errno::INVALID);
+        }
         for (place, kind) in self.by_kind.iter_mut().zip(KINDS) {
             if kinds & kind != 0 {
                 *place = Some(count.clone());
             }
         }
+        Ok(())
     }
 
     /// Whether operations of all, or one, of these kinds are counted.

@@ -9,8 +9,9 @@ use smallvec::SmallVec;
 use super::region::MemoryRegion;
 use crate::abi::FidEp;
 use crate::abi::flags::{
-    FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_FENCE, FI_INJECT, FI_INJECT_COMPLETE, FI_MORE, FI_READ,
-    FI_REMOTE_CQ_DATA, FI_SEND, FI_TRANSMIT_COMPLETE, FI_WRITE,
+    FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_FENCE, FI_INJECT, FI_INJECT_COMPLETE,
+    FI_MATCH_COMPLETE, FI_MORE, FI_READ, FI_REMOTE_CQ_DATA, FI_SEND, FI_TRANSMIT_COMPLETE,
+    FI_WRITE,
 };
 use crate::errno::Errno;
 use crate::handle::Object;
@@ -103,6 +104,10 @@ pub(crate) trait Transfers: Object<C = FidEp> {
     fn op_flags(&self) -> &[AtomicU64; 2];
     /// The bytes of an inject, at most.
     fn inject_size(&self) -> usize;
+    /// Whether descriptors say where buffers are; else they are ignored, and may be anything (`fi_mr(3)`, `FI_MR_LOCAL`).
+    fn takes_descriptors(&self) -> bool {
+        true
+    }
     /// Whether a transmit of these buffers is one of a copy of them, though the application does not ask for that.
     fn takes_copy(&self, _kind: Kind, _buffers: &[Buffer<'_>]) -> bool {
         false
@@ -126,12 +131,24 @@ const FLAGS: u64 = FI_COMPLETION
     | FI_DELIVERY_COMPLETE
     | FI_REMOTE_CQ_DATA;
 
+/// What a receive may have: its completion means that the message is here.
+pub(super) const RECEIVE_FLAGS: u64 = FI_COMPLETION | FI_MORE | FI_TRANSMIT_COMPLETE;
+
 impl Kind {
     /// The flags that it does not take.
     pub(super) fn forbidden(self, flags: u64) -> u64 {
         let not_of_reads = FI_INJECT | FI_REMOTE_CQ_DATA;
         let taken = if matches!(self, Kind::Read(_)) { FLAGS & !not_of_reads } else { FLAGS };
         flags & !taken
+    }
+
+    /// Of the flags that an endpoint has for all its operations those that hold for one of this kind.
+    pub(crate) fn usual(self, flags: u64) -> u64 {
+        match self {
+            Kind::Send | Kind::Tagged(_) => flags,
+            Kind::Write(_) => flags & !FI_MATCH_COMPLETE,
+            Kind::Read(_) => flags & !(FI_MATCH_COMPLETE | FI_INJECT),
+        }
     }
 
     /// As counters name it.

@@ -42,8 +42,14 @@ static void listen_at(struct pair *pair, char address[64]) {
 }
 
 static struct side accept_one(struct pair *pair) {
+    /* A look at a request shows what the read gives. */
+    struct fi_eq_cm_entry entry = {0};
+    uint32_t event = 0;
+    GIVES(fi_eq_sread(pair->listening, &event, &entry, sizeof entry, LONG, FI_PEEK), sizeof entry);
+    GIVES(event, FI_CONNREQ);
     struct fi_info *request = next_event(pair->listening, FI_CONNREQ);
-    struct side side = open_side(pair->fabric, pair->domain, request);
+    SO(request && request == entry.info);
+    struct side side = bind_side(pair->fabric, pair->domain, request);
     NEEDS(fi_accept(side.ep, NULL, 0));
     /* No request is answered twice. */
     struct fid_ep *again;
@@ -56,8 +62,9 @@ static void connect_pair(struct pair *pair) {
     char address[64];
     open_domain(pair);
     listen_at(pair, address);
-    pair->a = open_side(pair->fabric, pair->domain, pair->info);
+    pair->a = bind_side(pair->fabric, pair->domain, pair->info);
     NEEDS(fi_connect(pair->a.ep, address, NULL, 0));
+    GIVES(fi_enable(pair->a.ep), -FI_EOPBADSTATE);
     pair->b = accept_one(pair);
     next_event(pair->b.eq, FI_CONNECTED);
     next_event(pair->a.eq, FI_CONNECTED);
@@ -122,7 +129,8 @@ static void messages(struct pair *pair) {
     GIVES(fi_recvmsg(b, &message, FI_MULTI_RECV), -FI_EBADFLAGS);
     GIVES(fi_sendmsg(a, NULL, 0), -FI_EINVAL);
     GIVES(fi_recvmsg(b, NULL, 0), -FI_EINVAL);
-    GIVES(fi_recv(b, far, SIZE, far_desc, 0, NULL), 0);
+    struct fi_msg into = {.msg_iov = &(struct iovec){far, SIZE}, .desc = &far_desc, .iov_count = 1};
+    GIVES(fi_recvmsg(b, &into, FI_TRANSMIT_COMPLETE), 0);
     message.desc = NULL;
     GIVES(fi_sendmsg(a, &message, FI_INJECT | FI_FENCE | FI_COMPLETION | FI_REMOTE_CQ_DATA), 0);
     GIVES(done(&pair->b, NULL).data, 0xffffffff);
@@ -258,7 +266,8 @@ static void shared_contexts(void) {
     GIVES(fi_connect(srx, address, NULL, 0), -FI_ENOSYS);
     GIVES(fi_recv(srx, far, 8, NULL, 0, NULL), -FI_EINVAL);
     GIVES(fi_recv(srx, far, 8, desc, 0, far), 0);
-    GIVES(fi_recv(srx, far + 8, 8, desc, 0, far + 8), 0);
+    struct fi_msg into = {.msg_iov = &(struct iovec){far + 8, 8}, .desc = &desc, .iov_count = 1, .context = far + 8};
+    GIVES(fi_recvmsg(srx, &into, FI_TRANSMIT_COMPLETE), 0);
     /* What waits for an endpoint is used. */
     GIVES(fi_close(&pair.far->fid), -FI_EBUSY);
     struct fid_cq *cq;

@@ -1,27 +1,10 @@
 /* What reliable datagram endpoints do without a layer between, with arguments that are odd and valid. */
-#include "fabric.h"
+#include "datagram.h"
 
 #include <arpa/inet.h>
-#include <netinet/in.h>
 #include <unistd.h>
 
 #define UNKNOWN (1ULL << 50)
-#define SIZE 65536
-
-static char near[SIZE], all[SIZE + 8], *far = all + 8;
-
-/* One endpoint, with queues of its own for both sides. */
-struct end {
-    struct fid_ep *ep;
-    struct fid_cq *tx, *rx;
-    struct fid_av *av;
-    struct sockaddr_in name;
-    fi_addr_t peer;
-};
-
-static struct fi_info *info;
-static struct fid_fabric *fabric;
-static struct fid_domain *domain;
 
 /* What is asked for is granted if it is there, and nothing else is. */
 static void granted(void) {
@@ -39,67 +22,47 @@ static void granted(void) {
         GIVES(found->domain_attr->threading, threading);
         GIVES(found->tx_attr->msg_order & orders[threading % 3], orders[threading % 3]);
         GIVES(found->ep_attr->max_order_war_size > 0, threading % 3 == 1);
+        /* Completions come as operations end. */
+        GIVES(found->tx_attr->comp_order | found->rx_attr->comp_order, FI_ORDER_NONE);
         fi_freeinfo(found);
     }
+    /* Behind an atomic things are in order only where that is asked for. */
+    asked->tx_attr->msg_order = FI_ORDER_WAW;
+    NEEDS(fi_getinfo(FI_VERSION(1, 9), host(), NULL, FI_SOURCE, asked, &found));
+    GIVES(found->tx_attr->msg_order & (FI_ORDER_WAW | FI_ORDER_RAW | FI_ORDER_SAW | FI_ORDER_RMA_RAW),
+          FI_ORDER_WAW | FI_ORDER_RMA_RAW);
+    fi_freeinfo(found);
     /* What a read is to be in front of waits for it, which sends do not. */
     asked->tx_attr->msg_order = FI_ORDER_SAR;
     GIVES(fi_getinfo(FI_VERSION(1, 9), host(), NULL, FI_SOURCE, asked, &found), -FI_ENODATA);
     asked->tx_attr->msg_order = 0;
     asked->domain_attr->threading = (enum fi_threading)77;
     GIVES(fi_getinfo(FI_VERSION(1, 9), host(), NULL, FI_SOURCE, asked, &found), -FI_ENODATA);
+    asked->domain_attr->threading = FI_THREAD_UNSPEC;
+    asked->rx_attr->comp_order = FI_ORDER_STRICT;
+    GIVES(fi_getinfo(FI_VERSION(1, 9), host(), NULL, FI_SOURCE, asked, &found), -FI_ENODATA);
+    asked->rx_attr->comp_order = 0;
+    asked->ep_attr->protocol = FI_PROTO_RXD;
+    GIVES(fi_getinfo(FI_VERSION(1, 9), host(), NULL, FI_SOURCE, asked, &found), -FI_ENODATA);
+    asked->ep_attr->protocol = 0;
+    asked->rx_attr->op_flags = FI_TRANSMIT_COMPLETE;
+    asked->caps |= FI_FENCE;
+    NEEDS(fi_getinfo(FI_VERSION(1, 9), host(), NULL, FI_SOURCE, asked, &found));
+    SO(found->tx_attr->caps & FI_FENCE);
+    asked->ep_attr->protocol = found->ep_attr->protocol;
+    fi_freeinfo(found);
+    NEEDS(fi_getinfo(FI_VERSION(1, 9), host(), NULL, FI_SOURCE, asked, &found));
+    fi_freeinfo(found);
     fi_freeinfo(asked);
-}
-
-/* One, where it is asked for: NULL leaves it to the provider. */
-static struct end open_end(struct sockaddr_in *place) {
-    struct end end = {0};
-    struct fi_cq_attr cq = {.format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_FD};
-    struct fi_av_attr av = {0}, named = {.name = "shared"};
-    size_t len = sizeof end.name;
-    GIVES(fi_av_open(domain, &named, &end.av, NULL), -FI_ENOSYS);
-    NEEDS(fi_av_open(domain, &av, &end.av, NULL));
-    GIVES(av.type, FI_AV_TABLE);
-    NEEDS(fi_cq_open(domain, &cq, &end.tx, NULL));
-    NEEDS(fi_cq_open(domain, &cq, &end.rx, NULL));
-    NEEDS(fi_endpoint(domain, info, &end.ep, NULL));
-    if (place) GIVES(fi_setname(&end.ep->fid, place, sizeof *place), 0);
-    GIVES(fi_enable(end.ep), -FI_ENOAV);
-    NEEDS(fi_ep_bind(end.ep, &end.av->fid, 0));
-    GIVES(fi_enable(end.ep), -FI_ENOCQ);
-    GIVES(fi_send(end.ep, near, 1, NULL, 0, NULL), -FI_EOPBADSTATE);
-    NEEDS(fi_ep_bind(end.ep, &end.tx->fid, FI_TRANSMIT));
-    NEEDS(fi_ep_bind(end.ep, &end.rx->fid, FI_RECV));
-    NEEDS(fi_enable(end.ep));
-    NEEDS(fi_getname(&end.ep->fid, &end.name, &len));
-    GIVES(len, sizeof end.name);
-    GIVES(fi_connect(end.ep, &end.name, NULL, 0), -FI_ENOSYS);
-    return end;
-}
-
-/* The next completion of a queue, which is to be good. */
-static struct fi_cq_tagged_entry done(struct fid_cq *cq, void *context, fi_addr_t *source) {
-    struct fi_cq_tagged_entry entry = {0};
-    fi_addr_t from;
-    ssize_t read = fi_cq_sreadfrom(cq, &entry, 1, source ? source : &from, NULL, LONG);
-    GIVES(read, 1);
-    if (read == 1) SO(entry.op_context == context);
-    return entry;
-}
-
-/* What is posted until there is room for it. */
-#define POSTS(call)                                                                                          \
-    do {                                                                                                     \
-        long long posted_;                                                                                   \
-        while ((posted_ = (call)) == -FI_EAGAIN) {}                                                          \
-        GIVES(posted_, 0);                                                                                   \
-    } while (0)
-
-static int failed(struct fid_cq *cq) {
-    struct fi_cq_tagged_entry entry;
-    struct fi_cq_err_entry error = {0};
-    GIVES(fi_cq_sread(cq, &entry, 1, NULL, LONG), -FI_EAVAIL);
-    GIVES(fi_cq_readerr(cq, &error, 0), 1);
-    return error.err;
+    /* A program that asks for nothing, and registers nothing, is no target. */
+    asked = fi_allocinfo();
+    asked->ep_attr->type = FI_EP_RDM;
+    asked->fabric_attr->prov_name = strdup(PROVIDER);
+    NEEDS(fi_getinfo(FI_VERSION(1, 9), host(), NULL, FI_SOURCE, asked, &found));
+    GIVES(found->caps & (FI_RMA | FI_REMOTE_READ | FI_REMOTE_WRITE), FI_RMA);
+    GIVES(found->domain_attr->mr_mode, 0);
+    fi_freeinfo(found);
+    fi_freeinfo(asked);
 }
 
 static void addresses(struct end *a, struct end *b) {
@@ -120,6 +83,10 @@ static void addresses(struct end *a, struct end *b) {
     GIVES(fi_av_insert(a->av, &b->name, 1, NULL, UNKNOWN, NULL), -FI_EBADFLAGS);
     GIVES(fi_av_insertsvc(a->av, host(), "9", &again, 0, NULL), 1);
     GIVES(again, 1);
+    snprintf(text, sizeof text, "fi_sockaddr_in://%s:9", host());
+    GIVES(fi_av_insertsvc(a->av, text, NULL, &again, 0, NULL), 1);
+    GIVES(again, 1);
+    GIVES(fi_av_remove(a->av, &again, 1, 0), 0);
     GIVES(fi_av_lookup(a->av, 0, &found, &len), 0);
     SO(!memcmp(&found, &b->name, sizeof found));
     GIVES(fi_av_lookup(a->av, 7, &found, &len), -FI_EINVAL);
@@ -131,6 +98,13 @@ static void addresses(struct end *a, struct end *b) {
     GIVES(fi_av_remove(a->av, &numbers[1], 1, 0), 0);
     GIVES(fi_av_remove(a->av, &numbers[1], 1, 0), -FI_EINVAL);
     GIVES(fi_send(a->ep, near, 1, NULL, numbers[1], NULL), -FI_EINVAL);
+    /* The lowest free number is the next one. */
+    many[0].sin_port = htons(10), many[1].sin_port = htons(11);
+    GIVES(fi_av_insert(a->av, many, 2, numbers, 0, NULL), 2);
+    GIVES(fi_av_remove(a->av, numbers, 2, 0), 0);
+    GIVES(fi_av_insert(a->av, many, 1, &again, 0, NULL), 1);
+    GIVES(again, 1);
+    GIVES(fi_av_remove(a->av, &again, 1, 0), 0);
     GIVES(fi_av_insert(b->av, &a->name, 1, &b->peer, 0, NULL), 1);
     a->peer = 0;
 }
@@ -152,7 +126,8 @@ static void messages(struct end *a, struct end *b) {
         SO(!memcmp(near, far, sizes[at]));
         done(a->tx, near, NULL);
     }
-    GIVES(fi_recv(b->ep, far, 8, NULL, b->peer, NULL), 0);
+    struct fi_msg into = {.msg_iov = &(struct iovec){far, 8}, .iov_count = 1, .addr = b->peer};
+    GIVES(fi_recvmsg(b->ep, &into, FI_TRANSMIT_COMPLETE), 0);
     GIVES(fi_senddata(a->ep, near, 9, NULL, ~0ULL, a->peer, NULL), 0);
     GIVES(failed(b->rx), FI_ETRUNC);
     done(a->tx, NULL, NULL);
@@ -267,6 +242,18 @@ static void tagged(struct end *a, struct end *b) {
     GIVES(entry.len, 5000);
     SO(entry.flags & FI_TAGGED);
     GIVES(fi_trecvmsg(b->ep, &look, FI_CLAIM), -FI_EINVAL);
+    /* One that is dropped needs no memory. */
+    GIVES(fi_tsend(a->ep, near, 5000, NULL, a->peer, 0x12, near), 0);
+    done(a->tx, near, NULL);
+    do {
+        GIVES(fi_trecvmsg(b->ep, &look, FI_PEEK | FI_CLAIM), 0);
+        if (fi_cq_sread(b->rx, &entry, 1, NULL, LONG) == 1) break;
+        GIVES(failed(b->rx), FI_ENOMSG);
+    } while (1);
+    place = (struct iovec){NULL, 8};
+    GIVES(fi_trecvmsg(b->ep, &look, FI_CLAIM | FI_DISCARD), 0);
+    done(b->rx, far, NULL);
+    GIVES(fi_trecvmsg(b->ep, &look, FI_CLAIM | FI_DISCARD), -FI_EINVAL);
     GIVES(fi_trecvmsg(b->ep, &look, UNKNOWN), -FI_EBADFLAGS);
     GIVES(fi_trecvmsg(b->ep, &look, FI_MULTI_RECV), -FI_EBADFLAGS);
 }
@@ -343,10 +330,60 @@ static void one_sided(struct end *a, struct end *b) {
     GIVES(fi_fetch_atomic(a->ep, NULL, 1, NULL, &old, NULL, a->peer, at, key, FI_UINT64, FI_ATOMIC_READ, NULL), 0);
     done(a->tx, NULL, NULL);
     GIVES(old, 9);
-    GIVES(fi_atomic(a->ep, &one, 2, NULL, a->peer, at, key, FI_UINT64, FI_SUM, NULL), -FI_EINVAL);
+    GIVES(fi_atomic(a->ep, &one, 2, NULL, a->peer, at, key, FI_UINT64, FI_SUM, NULL), -FI_EMSGSIZE);
+    GIVES(fi_atomic(a->ep, &one, 0, NULL, a->peer, at, key, FI_UINT64, FI_SUM, NULL), -FI_EINVAL);
     GIVES(fi_fetch_atomic(a->ep, &one, 1, NULL, NULL, NULL, a->peer, at, key, FI_UINT64, FI_SUM, NULL), -FI_EINVAL);
     GIVES(fi_close(&mr->fid), 0);
     GIVES(fi_close(&words->fid), 0);
+}
+
+/* What an endpoint has for all its operations holds where it means something. */
+static void usual(struct end *a, struct end *b) {
+    static uint64_t word, one = 1;
+    uint64_t flags[] = {FI_COMPLETION, FI_INJECT, FI_INJECT_COMPLETE, FI_TRANSMIT_COMPLETE, FI_DELIVERY_COMPLETE, FI_MATCH_COMPLETE};
+    struct fid_mr *mr;
+    NEEDS(fi_mr_reg(domain, &word, 8, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 0, 0, &mr, NULL));
+    uint64_t at = (uintptr_t)&word, key = fi_mr_key(mr);
+    for (size_t which = 0; which < sizeof flags / sizeof *flags; which++) {
+        uint64_t set = FI_TRANSMIT | flags[which], many = FI_RECV | FI_MULTI_RECV, none = FI_RECV;
+        GIVES(fi_control(&a->ep->fid, FI_SETOPSFLAG, &set), 0);
+        GIVES(fi_write(a->ep, near, 8, NULL, a->peer, at, key, near), 0);
+        done(a->tx, near, NULL);
+        GIVES(fi_read(a->ep, near, 8, NULL, a->peer, at, key, near), 0);
+        done(a->tx, near, NULL);
+        GIVES(fi_atomic(a->ep, &one, 1, NULL, a->peer, at, key, FI_UINT64, FI_SUM, near), 0);
+        done(a->tx, near, NULL);
+        GIVES(fi_control(&b->ep->fid, FI_SETOPSFLAG, &many), 0);
+        GIVES(fi_trecv(b->ep, far, 8, NULL, FI_ADDR_UNSPEC, 5, 0, far), 0);
+        GIVES(fi_control(&b->ep->fid, FI_SETOPSFLAG, &none), 0);
+        GIVES(fi_tsend(a->ep, near, 8, NULL, a->peer, 5, near), 0);
+        done(b->rx, far, NULL);
+        done(a->tx, near, NULL);
+    }
+    uint64_t none = FI_TRANSMIT;
+    GIVES(fi_control(&a->ep->fid, FI_SETOPSFLAG, &none), 0);
+    GIVES(fi_close(&mr->fid), 0);
+}
+
+/* A fenced message, short or long, comes when what was read before it is there. */
+static void fenced(struct end *a, struct end *b) {
+    struct fid_mr *mr;
+    NEEDS(fi_mr_reg(domain, far, SIZE, FI_REMOTE_READ, 0, 0, 0, &mr, NULL));
+    for (int round = 0; round < 30; round++) {
+        static char into[SIZE];
+        struct iovec place = {into, round % 2 ? 8 : SIZE};
+        struct fi_msg_tagged message = {.msg_iov = &place, .iov_count = 1, .addr = a->peer, .tag = 3, .context = into};
+        memset(far, round, SIZE);
+        GIVES(fi_trecv(b->ep, into, SIZE, NULL, FI_ADDR_UNSPEC, 3, 0, into), 0);
+        GIVES(fi_read(a->ep, near, SIZE, NULL, a->peer, (uintptr_t)far, fi_mr_key(mr), near), 0);
+        GIVES(fi_tsendmsg(a->ep, &message, FI_FENCE), 0);
+        done(b->rx, into, NULL);
+        far[SIZE - 1] = (char)-1;
+        done(a->tx, near, NULL);
+        done(a->tx, into, NULL);
+        GIVES(near[SIZE - 1], round);
+    }
+    GIVES(fi_close(&mr->fid), 0);
 }
 
 /* An endpoint is a peer like any other to itself. */
@@ -368,14 +405,6 @@ static void canceled(struct end *b) {
     GIVES(failed(b->rx), FI_ECANCELED);
     GIVES(fi_cancel(&b->ep->fid, near), 0);
     GIVES(failed(b->rx), FI_ECANCELED);
-}
-
-static void close_end(struct end *end) {
-    GIVES(fi_close(&end->av->fid), -FI_EBUSY);
-    GIVES(fi_close(&end->ep->fid), 0);
-    GIVES(fi_close(&end->tx->fid), 0);
-    GIVES(fi_close(&end->rx->fid), 0);
-    GIVES(fi_close(&end->av->fid), 0);
 }
 
 /* A port is kept where the address is any. */
@@ -431,6 +460,8 @@ int main(void) {
     many(&a, &b);
     one_sided(&a, &b);
     one_sided_to_self(&a);
+    usual(&a, &b);
+    fenced(&a, &b);
     canceled(&b);
     /* A receive that no message has met ends with its endpoint. */
     GIVES(fi_recv(b.ep, far, 8, NULL, FI_ADDR_UNSPEC, far), 0);

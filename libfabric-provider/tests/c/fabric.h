@@ -64,14 +64,12 @@ static struct fi_info *hints(void) {
     return hints;
 }
 
-/* An info that no layer has changed. */
-static struct fi_info *info_of(enum fi_ep_type type) {
+/* An info that no layer has changed, with these capabilities. */
+static struct fi_info *info_with(enum fi_ep_type type, uint64_t caps) {
     struct fi_info *asked = hints(), *found, *all, *one;
     asked->ep_attr->type = type;
-    if (type == FI_EP_RDM) {
-        asked->caps |= FI_TAGGED | FI_ATOMIC | FI_DIRECTED_RECV | FI_SOURCE | FI_MULTI_RECV;
-        asked->mode = 0;
-    }
+    asked->caps = caps;
+    if (type == FI_EP_RDM) asked->mode = 0;
     NEEDS(fi_getinfo(FI_VERSION(1, 9), host(), NULL, FI_SOURCE, asked, &all));
     for (found = all; found; found = found->next)
         if (!strcmp(found->fabric_attr->prov_name, PROVIDER)) break;
@@ -82,7 +80,13 @@ static struct fi_info *info_of(enum fi_ep_type type) {
     return one;
 }
 
-static struct side open_side(struct fid_fabric *fabric, struct fid_domain *domain, struct fi_info *info) {
+static struct fi_info *info_of(enum fi_ep_type type) {
+    uint64_t of_datagrams = FI_TAGGED | FI_ATOMIC | FI_DIRECTED_RECV | FI_SOURCE | FI_MULTI_RECV;
+    return info_with(type, FI_MSG | FI_RMA | (type == FI_EP_RDM ? of_datagrams : 0));
+}
+
+/* One that fi_connect or fi_accept enables. */
+static struct side bind_side(struct fid_fabric *fabric, struct fid_domain *domain, struct fi_info *info) {
     struct side side;
     struct fi_cq_attr cq = {.format = FI_CQ_FORMAT_DATA, .wait_obj = FI_WAIT_FD};
     NEEDS(fi_eq_open(fabric, NULL, &side.eq, NULL));
@@ -90,6 +94,11 @@ static struct side open_side(struct fid_fabric *fabric, struct fid_domain *domai
     NEEDS(fi_endpoint(domain, info, &side.ep, NULL));
     NEEDS(fi_ep_bind(side.ep, &side.eq->fid, 0));
     NEEDS(fi_ep_bind(side.ep, &side.cq->fid, FI_TRANSMIT | FI_RECV));
+    return side;
+}
+
+static struct side open_side(struct fid_fabric *fabric, struct fid_domain *domain, struct fi_info *info) {
+    struct side side = bind_side(fabric, domain, info);
     NEEDS(fi_enable(side.ep));
     return side;
 }

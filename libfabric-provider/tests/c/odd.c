@@ -1,11 +1,26 @@
 /* Calls every entry of the provider's tables with arguments that are odd and valid, before, during and after a connection. */
 #include "fabric.h"
 
+#include <signal.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #define UNKNOWN (1ULL << 50)
 
 static char memory[1 << 16];
+
+/* A call that waits ends with a signal that is handled. */
+static void handle(int signal) {
+    (void)signal;
+}
+
+/* From now on one comes at these intervals. */
+static void signal_every(int microseconds) {
+    struct sigaction action = {.sa_handler = handle};
+    struct itimerval every = {{.tv_usec = microseconds}, {.tv_usec = microseconds}};
+    NEEDS(sigaction(SIGALRM, &action, NULL));
+    NEEDS(setitimer(ITIMER_REAL, &every, NULL));
+}
 
 /* fi_getinfo, and objects that need no connection. */
 static void of_the_provider(void) {
@@ -42,6 +57,9 @@ static void of_event_queues(struct fid_fabric *fabric) {
     GIVES(fi_eq_read(eq, NULL, memory, sizeof memory, FI_PEEK | UNKNOWN), -FI_EAGAIN);
     GIVES(fi_eq_sread(eq, &event, memory, sizeof memory, 0, 0), -FI_EAGAIN);
     GIVES(fi_eq_sread(eq, &event, memory, sizeof memory, 1, 0), -FI_EAGAIN);
+    signal_every(20000);
+    GIVES(fi_eq_sread(eq, &event, memory, sizeof memory, -1, 0), -FI_EAGAIN);
+    signal_every(0);
     GIVES(fi_eq_readerr(eq, NULL, 0), -FI_EINVAL);
     struct fi_eq_err_entry error = {0};
     GIVES(fi_eq_readerr(eq, &error, FI_PEEK), -FI_EAGAIN);
@@ -75,7 +93,7 @@ static void of_event_queues(struct fid_fabric *fabric) {
     GIVES(fi_close(&eq->fid), 0);
 }
 
-static void of_completion_queues(struct fid_domain *domain) {
+static void of_completion_queues(struct fid_fabric *fabric, struct fid_domain *domain) {
     struct fid_cq *cq = NULL;
     struct fi_cq_attr attr = {.format = 77};
     GIVES(fi_cq_open(domain, &attr, &cq, NULL), -FI_ENOSYS);
@@ -88,7 +106,7 @@ static void of_completion_queues(struct fid_domain *domain) {
     struct fi_cq_err_entry error = {0};
     fi_addr_t source;
     int fd;
-    GIVES(fi_cq_read(cq, NULL, 0), 0);
+    GIVES(fi_cq_read(cq, NULL, 0), -FI_EAGAIN);
     GIVES(fi_cq_read(cq, memory, 1), -FI_EAGAIN);
     GIVES(fi_cq_readfrom(cq, memory, 1, &source), -FI_EAGAIN);
     GIVES(fi_cq_readfrom(cq, memory, 1, NULL), -FI_EAGAIN);
@@ -108,6 +126,15 @@ static void of_completion_queues(struct fid_domain *domain) {
     GIVES(fi_cq_sread(cq, memory, 1, NULL, 1), -FI_EAGAIN);
     GIVES(fi_cq_signal(cq), 0);
     GIVES(fi_cq_sread(cq, memory, 1, NULL, -1), -FI_EAGAIN);
+    GIVES(fi_cq_sread(cq, NULL, 0, NULL, 1), -FI_EAGAIN);
+    /* A program that sleeps on the descriptor hears of a signal once. */
+    struct fid *fids[] = {&cq->fid};
+    GIVES(fi_cq_signal(cq), 0);
+    GIVES(fi_trywait(fabric, fids, 1), -FI_EAGAIN);
+    GIVES(fi_trywait(fabric, fids, 1), 0);
+    signal_every(20000);
+    GIVES(fi_cq_sread(cq, memory, 1, NULL, -1), -FI_EAGAIN);
+    signal_every(0);
     GIVES(fi_close(&cq->fid), 0);
 }
 
@@ -208,6 +235,9 @@ static void of_endpoints(struct fid_fabric *fabric, struct fid_domain *domain, s
     GIVES(fi_endpoint(domain, NULL, &ep, NULL), -FI_EINVAL);
     info->handle = &fabric->fid;
     GIVES(fi_endpoint(domain, info, &ep, NULL), -FI_EINVAL);
+    /* The handle of what is gone, whose place is not there any more. */
+    info->handle = (struct fid *)64;
+    GIVES(fi_endpoint(domain, info, &ep, NULL), -FI_EINVAL);
     info->handle = NULL;
     NEEDS(fi_endpoint(domain, info, &ep, NULL));
     NEEDS(fi_eq_open(fabric, NULL, &eq, NULL));
@@ -219,8 +249,9 @@ static void of_endpoints(struct fid_fabric *fabric, struct fid_domain *domain, s
     GIVES(fi_send(ep, memory, 1, NULL, 0, NULL), -FI_EOPBADSTATE);
     GIVES(fi_recv(ep, memory, 1, NULL, 0, NULL), -FI_EOPBADSTATE);
     GIVES(fi_inject(ep, NULL, 0, 0), -FI_EOPBADSTATE);
-    GIVES(fi_connect(ep, info->src_addr, NULL, 0), -FI_EOPBADSTATE);
-    GIVES(fi_accept(ep, NULL, 0), -FI_EOPBADSTATE);
+    /* Both would enable it. */
+    GIVES(fi_connect(ep, info->src_addr, NULL, 0), -FI_ENOEQ);
+    GIVES(fi_accept(ep, NULL, 0), -FI_ENOEQ);
     GIVES(fi_shutdown(ep, 0), -FI_EOPBADSTATE);
     GIVES(fi_ep_bind(ep, &domain->fid, 0), -FI_EINVAL);
     GIVES(fi_ep_bind(ep, &cq->fid, 0), -FI_EINVAL);
@@ -264,6 +295,35 @@ static void of_endpoints(struct fid_fabric *fabric, struct fid_domain *domain, s
     GIVES(fi_close(&eq->fid), 0);
 }
 
+/* A side that an endpoint does not have needs no queue, and no operation goes to two counters. */
+static void of_one_side(struct fid_fabric *fabric, struct fid_domain *domain) {
+    uint64_t caps[] = {FI_MSG | FI_SEND | FI_FENCE, FI_MSG | FI_RECV, FI_RMA | FI_READ | FI_WRITE};
+    for (int at = 0; at < 3; at++) {
+        struct fi_info *info = info_with(FI_EP_MSG, caps[at]);
+        struct fid_ep *ep;
+        struct fid_eq *eq;
+        struct fid_cq *cq;
+        struct fid_cntr *counters[2];
+        NEEDS(fi_eq_open(fabric, NULL, &eq, NULL));
+        NEEDS(fi_cq_open(domain, NULL, &cq, NULL));
+        NEEDS(fi_endpoint(domain, info, &ep, NULL));
+        NEEDS(fi_ep_bind(ep, &eq->fid, 0));
+        for (int one = 0; one < 2; one++) {
+            NEEDS(fi_cntr_open(domain, NULL, &counters[one], NULL));
+            GIVES(fi_ep_bind(ep, &counters[one]->fid, FI_REMOTE_READ), -FI_ENOSYS);
+        }
+        GIVES(fi_enable(ep), -FI_ENOCQ);
+        NEEDS(fi_ep_bind(ep, &cq->fid, at == 1 ? FI_RECV : FI_TRANSMIT));
+        NEEDS(fi_ep_bind(ep, &counters[0]->fid, FI_WRITE | FI_RECV));
+        GIVES(fi_ep_bind(ep, &counters[1]->fid, FI_READ | FI_WRITE), -FI_EINVAL);
+        NEEDS(fi_ep_bind(ep, &counters[1]->fid, FI_READ));
+        NEEDS(fi_enable(ep));
+        struct fid *all[] = {&ep->fid, &cq->fid, &eq->fid, &counters[0]->fid, &counters[1]->fid};
+        for (int one = 0; one < 5; one++) GIVES(fi_close(all[one]), 0);
+        fi_freeinfo(info);
+    }
+}
+
 static void of_passive_endpoints(struct fid_fabric *fabric, struct fi_info *info) {
     struct fid_pep *pep = NULL;
     struct fid_eq *eq;
@@ -304,11 +364,12 @@ int main(int count, char **arguments) {
     GIVES(fi_domain(fabric, NULL, &domain, NULL), -FI_EINVAL);
     NEEDS(fi_domain(fabric, info, &domain, NULL));
     of_event_queues(fabric);
-    of_completion_queues(domain);
+    of_completion_queues(fabric, domain);
     of_counters(domain);
     of_regions(domain);
     of_refusals(fabric, domain, info);
     of_endpoints(fabric, domain, info);
+    of_one_side(fabric, domain);
     of_passive_endpoints(fabric, info);
     GIVES(fi_close(&fabric->fid), -FI_EBUSY);
     GIVES(fi_close(&domain->fid), 0);

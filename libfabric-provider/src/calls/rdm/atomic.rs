@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 
-use crate::abi::flags::{FI_COMPARE_ATOMIC, FI_FETCH_ATOMIC};
+use crate::abi::flags::{FI_COMPARE_ATOMIC, FI_FETCH_ATOMIC, FI_MATCH_COMPLETE};
 use crate::abi::{FiAtomicAttr, FiIoc, FiMsgAtomic, FidDomain, FidEp, OpsAtomic};
 use crate::entry::entry;
 use crate::errno::Errno;
@@ -82,13 +82,23 @@ impl Call {
     unsafe fn of_message(message: &FiMsgAtomic, flags: u64) -> Result<Self, Errno> {
         // SAFETY: the caller's promise.
         let at = unsafe { message.rma_iov.as_ref() }.ok_or(Errno::INVALID)?;
-        if message.rma_iov_count != 1 || at.count != 1 {
+        if message.rma_iov_count != 1 {
             return Err(Errno::INVALID);
         }
+        check_count(at.count)?;
         let what = (message.datatype, message.op);
         let call = Call::new(message.addr, (at.addr, at.key), what, message.context);
         let options = Options { flags, ..call.options };
         Ok(Call { options, is_usual: false, ..call })
+    }
+}
+
+/// An operation has one element.
+fn check_count(count: usize) -> Result<(), Errno> {
+    match count {
+        0 => Err(Errno::INVALID),
+        1 => Ok(()),
+        _ => Err(Errno(libc::EMSGSIZE)),
     }
 }
 
@@ -117,9 +127,7 @@ unsafe fn post(
     elements: Elements,
     call: Call,
 ) -> Result<isize, Errno> {
-    if count != 1 {
-        return Err(Errno::INVALID);
-    }
+    check_count(count)?;
     // SAFETY: the caller's promise.
     unsafe {
         let endpoint = object::<RdmEndpoint>(endpoint)?;
@@ -127,12 +135,13 @@ unsafe fn post(
         if form != Form::Base && elements.result.is_null() {
             return Err(Errno::INVALID);
         }
-        let region = match elements.result_descriptor.is_null() {
+        let no_region = !endpoint.takes_descriptors() || elements.result_descriptor.is_null();
+        let region = match no_region {
             true => None,
             false => Some(object::<MemoryRegion>(elements.result_descriptor.cast())?),
         };
         let result = Buffer { address: elements.result as usize, len: size, region };
-        let usual = endpoint.op_flags()[TX].load(Ordering::Relaxed);
+        let usual = endpoint.op_flags()[TX].load(Ordering::Relaxed) & !FI_MATCH_COMPLETE;
         let flags = call.options.flags | if call.is_usual { usual } else { 0 };
         let request = AtomicRequest {
             form,
@@ -159,7 +168,9 @@ unsafe fn only(list: *const FiIoc, count: usize) -> Result<*mut c_void, Errno> {
     }
     // SAFETY: the caller's promise.
     let one = unsafe { list.as_ref() }.ok_or(Errno::INVALID)?;
-    if count == 1 && one.count == 1 { Ok(one.addr) } else { Err(Errno::INVALID) }
+    check_count(count)?;
+    check_count(one.count)?;
+    Ok(one.addr)
 }
 
 /// The first of descriptors, if there are any.

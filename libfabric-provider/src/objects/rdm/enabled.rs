@@ -9,14 +9,15 @@ use std::time::{Duration, Instant};
 use fabric::{Access, Armed, OpKind, Region};
 use fabric_rdm::{Completion, Endpoint, Kind, PostError, RdmAttr, Status};
 
+use super::behind::Atomics;
 use super::copies::Copies;
 use super::peers::PeerMap;
 use super::pending::{Claims, Pending, PendingTable, Wants};
 use crate::abi::flags::{
-    FI_ADDR_UNSPEC, FI_ATOMIC, FI_ETRUNC, FI_MULTI_RECV, FI_READ, FI_REMOTE_CQ_DATA,
+    FI_ADDR_UNSPEC, FI_ATOMIC, FI_ETRUNC, FI_MULTI_RECV, FI_READ, FI_RECV, FI_REMOTE_CQ_DATA,
     FI_REMOTE_WRITE, FI_RMA, FI_WRITE,
 };
-use crate::discovery::{FENCED_ATOMICS, FENCED_WRITES};
+use crate::discovery::{FENCED_ATOMICS, FENCED_WRITES, ORDER_WITH_ATOMICS};
 use crate::errno::Errno;
 use crate::objects::av::{AddressUser, AddressVector};
 use crate::objects::bound::{Bound, RX, TX};
@@ -24,6 +25,7 @@ use crate::objects::completions::{Completions, Feed, Reader};
 use crate::objects::devices::RegionHolder;
 use crate::objects::domain::Domain;
 use crate::objects::done::{Done, Whose};
+use crate::objects::endpoint::Wishes;
 use crate::objects::marks;
 use crate::objects::tally::Tally;
 use crate::sync::lock;
@@ -44,6 +46,10 @@ pub(crate) struct RdmEnabled {
     pub(super) is_selective: [bool; 2],
     /// Writes, and atomics, wait for what was read before them: what has these flags has a fence.
     pub(super) fenced: u64,
+    /// Where what is behind them waits.
+    pub(super) atomics: Option<Atomics>,
+    /// Operations that may be outstanding.
+    depths: [usize; 2],
     pub(super) tally: Tally,
     pub(super) completions: [Arc<Completions>; 2],
     pub(super) pending: Mutex<PendingTable>,
@@ -66,19 +72,21 @@ struct Taken {
 impl RdmEnabled {
     pub(super) fn new(
         domain: &Arc<Domain>,
-        (attr, order): (&RdmAttr, u64),
+        (attr, wishes): (&RdmAttr, &Wishes),
         bound: &Bound,
         vector: &Arc<AddressVector>,
     ) -> Result<Arc<Self>, Errno> {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let device = &domain.device.domain;
-        let completions = bound.completions(domain)?;
+        let completions = bound.completions(domain, wishes.caps)?;
         let enabled = Arc::new(RdmEnabled {
             endpoint: Arc::new(Endpoint::new(device, attr)?),
             domain: domain.clone(),
             id: Whose::Datagram(NUMBERS.fetch_add(1, Ordering::Relaxed)),
             is_selective: bound.is_selective,
-            fenced: fenced(order),
+            fenced: fenced(wishes.order),
+            atomics: orders_atomics(wishes).then(Atomics::default),
+            depths: [attr.send_depth as usize, attr.recv_depth as usize],
             tally: bound.tally.clone(),
             completions,
             pending: Mutex::default(),
@@ -108,12 +116,21 @@ impl RdmEnabled {
         Arc::ptr_eq(&self.completions[TX], &self.completions[RX])
     }
 
+    /// How many completions may be taken: as many as one of the queues has room for. One that is full does not keep those of the
+    /// other side back, and gets more than its size: no more than posts allow, and what peers write.
+    fn room(&self) -> usize {
+        let sides = self.completions.iter().zip(self.depths);
+        if sides.clone().any(|(queue, depth)| queue.excess() >= depth.saturating_mul(2)) {
+            return 0;
+        }
+        sides.map(|(queue, _)| queue.room()).max().unwrap_or(0)
+    }
+
     /// Ends all of it: nothing is reported of it any more.
     pub(super) fn end(self: &Arc<Self>) {
         let until = Instant::now() + LINGER;
         // A completion that no one reads keeps its operation outstanding.
-        let has_room = || self.completions.iter().all(|queue| queue.room() > 0);
-        self.linger(until, || has_room() && self.endpoint.outstanding().unwrap_or(0) > 0);
+        self.linger(until, || self.room() > 0 && self.endpoint.outstanding().unwrap_or(0) > 0);
         lock(&self.claims).clear();
         // Peers are to hear of the end of what they sent.
         if self.endpoint.park_all().is_ok() {
@@ -124,6 +141,12 @@ impl RdmEnabled {
         let feed: Arc<dyn Feed> = self.clone();
         for queue in &self.completions {
             queue.remove_feed(&feed, self.id);
+        }
+        // A thread that sleeps on a counter still has it for a moment, and with it what operations write to.
+        drop(feed);
+        let until = Instant::now() + LINGER;
+        while Arc::strong_count(self) > 1 && Instant::now() < until {
+            std::thread::sleep(TICK);
         }
     }
 
@@ -141,6 +164,12 @@ impl RdmEnabled {
         pending: Pending,
         post: impl FnOnce(u64) -> Result<fabric_rdm::OpId, PostError>,
     ) -> Result<(), Errno> {
+        let side = if pending.flags & FI_RECV != 0 { RX } else { TX };
+        if pending.wants != Wants::Nothing && self.completions[side].excess() >= self.depths[side] {
+            // The application does not read what has ended.
+            self.give_back(&pending, 0);
+            return Err(Errno::AGAIN);
+        }
         let mut table = lock(&self.pending);
         let context = table.add(pending);
         match post(context) {
@@ -257,8 +286,7 @@ impl Feed for RdmEnabled {
         if let Some(reader) = &mut reader {
             reader.empty_inbox();
         }
-        let room = self.completions.iter().map(|queue| queue.room()).min().unwrap_or(0);
-        let room = room.min(BATCH);
+        let room = self.room().min(BATCH);
         if room == 0 {
             // An application that does not read has what it posted done all the same.
             self.endpoint.progress()?;
@@ -309,6 +337,12 @@ impl AddressUser for RdmEnabled {
             log::debug!("{peer} is not removed: {error}");
         }
     }
+}
+
+/// Whether whatever is behind an atomic waits for it.
+fn orders_atomics(wishes: &Wishes) -> bool {
+    let has_atomics = wishes.caps == 0 || wishes.caps & FI_ATOMIC != 0;
+    has_atomics && wishes.order & ORDER_WITH_ATOMICS != 0
 }
 
 /// The kinds of operations that need a fence for an order.

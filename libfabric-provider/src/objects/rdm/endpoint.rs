@@ -17,7 +17,8 @@ use crate::objects::bound::{Bound, RX, TX};
 use crate::objects::counter::Counter;
 use crate::objects::domain::{Domain, Queue};
 use crate::objects::endpoint::Wishes;
-use crate::objects::event_queue::{Events, Owner};
+use crate::objects::event::Owner;
+use crate::objects::event_queue::Events;
 use crate::objects::kinds::{ActiveEndpoint, AnyEndpoint};
 use crate::sync::lock;
 
@@ -166,8 +167,7 @@ impl ActiveEndpoint for RdmEndpoint {
         attr.max_strangers = STRANGERS;
         attr.slot_len = SLOT;
         attr.window = WindowLimits { places: WINDOW, ..attr.window };
-        let enabled =
-            RdmEnabled::new(&self.domain, (&attr, self.wishes.order), &bound.queues, vector)?;
+        let enabled = RdmEnabled::new(&self.domain, (&attr, &self.wishes), &bound.queues, vector)?;
         // The lock is held: there is none yet.
         let _ = self.enabled.set(enabled);
         Ok(())

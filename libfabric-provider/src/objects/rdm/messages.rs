@@ -6,20 +6,23 @@ use fabric::Access;
 use fabric_rdm::matching::Pattern;
 use fabric_rdm::{Peer, Recv, Send};
 
-use super::enabled::RdmEnabled;
+use super::enabled::{RdmEnabled, refused};
 use super::endpoint::RdmEndpoint;
 use super::memory::Memory;
 use super::pending::{Pending, Wants};
 use super::probe::Probe;
 use crate::abi::flags::{
-    FI_ADDR_UNSPEC, FI_CLAIM, FI_COMPLETION, FI_DIRECTED_RECV, FI_EBADFLAGS, FI_MATCH_COMPLETE,
-    FI_MORE, FI_MSG, FI_MULTI_RECV, FI_PEEK, FI_RECV, FI_REMOTE_CQ_DATA, FI_SEND, FI_TAGGED,
+    FI_ADDR_UNSPEC, FI_CLAIM, FI_COMPLETION, FI_DIRECTED_RECV, FI_EBADFLAGS, FI_FENCE,
+    FI_MATCH_COMPLETE, FI_MSG, FI_MULTI_RECV, FI_PEEK, FI_RECV, FI_REMOTE_CQ_DATA, FI_SEND,
+    FI_TAGGED,
 };
 use crate::errno::Errno;
 use crate::objects::bound::{RX, TX};
 use crate::objects::marks;
 use crate::objects::region::access_to_send;
-use crate::objects::transfer::{Buffer, Kind, Options, Receive, Transfers, Transmit};
+use crate::objects::transfer::{
+    Buffer, Kind, Options, RECEIVE_FLAGS, Receive, Transfers, Transmit,
+};
 
 /// Bytes that an endpoint of every device sends from the call itself.
 pub(super) const DIRECT: usize = 96;
@@ -33,6 +36,11 @@ impl Transfers for RdmEndpoint {
     #[inline]
     fn inject_size(&self) -> usize {
         self.wishes.inject
+    }
+
+    #[inline]
+    fn takes_descriptors(&self) -> bool {
+        self.domain.has_local_regions
     }
 
     /// A short buffer in no region is cheaper to copy than to register.
@@ -73,7 +81,7 @@ impl Transfers for RdmEndpoint {
         }
         // A claim and a discard have no meaning but with those.
         let of_messages = if receive.tag.is_none() { FI_MULTI_RECV } else { 0 };
-        if receive.flags & !(FI_COMPLETION | FI_MORE | of_messages) != 0 {
+        if receive.flags & !(RECEIVE_FLAGS | of_messages) != 0 {
             return Err(Errno(FI_EBADFLAGS));
         }
         let is_many = receive.flags & FI_MULTI_RECV != 0;
@@ -160,22 +168,28 @@ impl RdmEnabled {
         if options.flags & FI_MATCH_COMPLETE != 0 {
             send = send.matched();
         }
+        let before = self.atomics.as_ref().and_then(|atomics| atomics.before(peer));
+        if options.flags & FI_FENCE != 0 || before.is_some() {
+            send = send.fence();
+        }
         let copied = memory.as_ref().and_then(Memory::copied);
         if copied.is_none() && self.is_silent(wants, FI_SEND) {
             let send = send.unsignaled().context(marks::injected());
-            return match self.endpoint.post_send(peer, &send) {
-                Ok(_) => Ok(()),
-                Err(error) => Err(super::enabled::refused(error)),
-            };
+            self.endpoint.post_send(peer, &send).map_err(refused)?;
+        } else {
+            let flags = FI_SEND | if tag.is_some() { FI_TAGGED } else { FI_MSG };
+            let mut pending = Pending::new(options.context, flags, wants);
+            pending.copied = copied;
+            if let Some(memory) = &memory {
+                // SAFETY: the buffer is the operation's from this call on (fi_msg(3)); bytes to inject are for this call.
+                unsafe { memory.load()? };
+            }
+            self.post(pending, |context| self.endpoint.post_send(peer, &send.context(context)))?;
         }
-        let flags = FI_SEND | if tag.is_some() { FI_TAGGED } else { FI_MSG };
-        let mut pending = Pending::new(options.context, flags, wants);
-        pending.copied = copied;
-        if let Some(memory) = &memory {
-            // SAFETY: the buffer is the operation's from this call on (fi_msg(3)); bytes to inject are for this call.
-            unsafe { memory.load()? };
+        if let Some(atomics) = &self.atomics {
+            atomics.note(peer, false, before);
         }
-        self.post(pending, |context| self.endpoint.post_send(peer, &send.context(context)))
+        Ok(())
     }
 
     /// Whether no one hears of an operation of this kind, however it ends.

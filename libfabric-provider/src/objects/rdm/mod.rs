@@ -7,9 +7,11 @@
 //! | `pending` | what the application is to read of each operation when it ends |
 //! | `peers` | which peer of ours a number of an address vector is, and the other way round |
 //! | `memory`, `copies` | buffers of the application as operations of ours take them |
+//! | `behind` | atomics that what is posted behind them waits for |
 //! | `messages`, `probe`, `one_sided`, `atomic` | what is posted |
 
 pub(crate) mod atomic;
+mod behind;
 mod copies;
 pub(crate) mod enabled;
 pub(crate) mod endpoint;

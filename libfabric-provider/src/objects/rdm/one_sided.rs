@@ -66,11 +66,13 @@ impl RdmEnabled {
             // As many bytes as the info's `cq_data_size` says.
             op = op.immediate(options.data as u32);
         }
-        let is_fenced = match flags & FI_ATOMIC {
-            0 => flags & !self.fenced == 0,
-            _ => self.fenced & FI_ATOMIC != 0,
+        let is_atomic = flags & FI_ATOMIC != 0;
+        let is_fenced = match is_atomic {
+            true => self.fenced & FI_ATOMIC != 0,
+            false => flags & !self.fenced == 0,
         };
-        if is_fenced || options.flags & FI_FENCE != 0 {
+        let before = self.atomics.as_ref().and_then(|atomics| atomics.before(peer));
+        if is_fenced || options.flags & FI_FENCE != 0 || before.is_some() {
             op = op.fence();
         }
         if options.flags & FI_DELIVERY_COMPLETE != 0 && flags == FI_WRITE | FI_RMA {
@@ -78,10 +80,15 @@ impl RdmEnabled {
         }
         if copied.is_none() && self.is_silent(wants, flags & (FI_READ | FI_WRITE)) {
             let op = op.unsignaled().context(marks::injected());
-            return self.endpoint.post(peer, &op).map(drop).map_err(refused);
+            self.endpoint.post(peer, &op).map_err(refused)?;
+        } else {
+            let mut pending = Pending::new(options.context, flags, wants);
+            pending.copied = copied;
+            self.post(pending, |context| self.endpoint.post(peer, &op.context(context)))?;
         }
-        let mut pending = Pending::new(options.context, flags, wants);
-        pending.copied = copied;
-        self.post(pending, |context| self.endpoint.post(peer, &op.context(context)))
+        if let Some(atomics) = &self.atomics {
+            atomics.note(peer, is_atomic, before);
+        }
+        Ok(())
     }
 }

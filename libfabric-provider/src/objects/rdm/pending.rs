@@ -98,10 +98,11 @@ impl PendingTable {
         all.filter(|pending| pending.region == region).filter_map(|pending| pending.op).collect()
     }
 
-    /// The operation that the application gave this context, to be canceled.
+    /// The operation that the application gave this context, to be canceled. What is injected has none.
     pub(super) fn find_op(&self, context: u64) -> Option<OpId> {
-        let mut all = self.places.iter().filter_map(|(_, pending)| pending.as_ref());
-        all.find(|pending| pending.context == context && pending.op.is_some())?.op
+        let all = self.places.iter().filter_map(|(_, pending)| pending.as_ref());
+        all.filter(|pending| pending.wants != Wants::Nothing && pending.context == context)
+            .find_map(|pending| pending.op)
     }
 }
 

@@ -106,14 +106,16 @@ impl RdmEnabled {
     /// Receives, or drops, the message that was claimed with this context.
     fn take_claimed(&self, probe: &Probe<'_>, discards: bool) -> Result<(), Errno> {
         let Receive { context, buffers, .. } = *probe.receive;
-        let memory = Memory::of(self, buffers, Access::LOCAL_WRITE)?;
-        let mut claimed = lock(&self.claims).remove(&context).ok_or(Errno::INVALID)?;
+        let take = || lock(&self.claims).remove(&context).ok_or(Errno::INVALID);
         if discards {
+            let claimed = take()?;
             if probe.wants == Wants::Completion {
                 self.completions[RX].push(self.report(probe, claimed.envelope(), None));
             }
             return Ok(());
         }
+        let memory = Memory::of(self, buffers, Access::LOCAL_WRITE)?;
+        let mut claimed = take()?;
         let pending = Pending::new(context, probe.kind, probe.wants);
         let slice = memory.slice()?;
         let posted = self.post(pending, |key| claimed.receive(slice, key));
