@@ -35,19 +35,20 @@ impl<'a> EndpointBuilder<'a> {
         EndpointBuilder { domain, attr: domain.defaults.clone(), receives: None, events: None }
     }
 
-    /// All settings at once.
+    /// All settings at once, also in place of what the environment sets (`FABRIC_CONNECT_TIMEOUT_MS`, `FABRIC_LIVENESS_S`,
+    /// `FABRIC_STALL_S`): to keep that, begin with a clone of [`as_attr`](EndpointBuilder::as_attr).
     pub fn attr(mut self, attr: EndpointAttr) -> Self {
         self.attr = attr;
         self
     }
 
-    /// Operations the send queue holds; default 128.
+    /// Operations the send queue holds, 1 to [`Limits::send_depth`](fabric_core::Limits::send_depth); default 128.
     pub fn send_depth(mut self, operations: usize) -> Self {
         self.attr.send_depth = operations;
         self
     }
 
-    /// Receives the receive queue holds; default 128.
+    /// Receives the receive queue holds, 1 to [`Limits::recv_depth`](fabric_core::Limits::recv_depth); default 128.
     pub fn recv_depth(mut self, receives: usize) -> Self {
         self.attr.recv_depth = receives;
         self
@@ -90,13 +91,13 @@ impl<'a> EndpointBuilder<'a> {
         &self.attr
     }
 
-    /// How long connecting or accepting may take; default 5 s.
+    /// How long connecting or accepting may take: more than 0, at most 1 h; default 5 s.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.attr.connect_timeout = timeout;
         self
     }
 
-    /// A dead peer host, or a cut link, ends the endpoint within three of these; default 10 s, at least 1 s,
+    /// A dead peer host, or a cut link, ends the endpoint within three of these; default 10 s, 1 s to 1 h,
     /// `None` turns it off. A live peer that is slow or stopped never does.
     pub fn liveness(mut self, interval: Option<Duration>) -> Self {
         self.attr.liveness = interval;
@@ -143,7 +144,7 @@ impl<'a> EndpointBuilder<'a> {
         self
     }
 
-    /// How often to repeat what is not acknowledged: 0 to 7.
+    /// Maximum number of retransmissions: 0 to 7.
     pub fn retries(mut self, retries: u8) -> Self {
         self.attr.path.retries = Some(retries);
         self
@@ -175,7 +176,8 @@ impl<'a> EndpointBuilder<'a> {
     ///
     /// # Errors
     /// `InvalidArgument` if a setting is beyond the device's limits, or if the queue has not as much room
-    /// left as send depth plus receive depth (both numbers are named), or is of another domain; `NoMemory`.
+    /// left as send depth plus receive depth (both numbers are named), or is of another domain; `Unsupported` for a setting that
+    /// the device does not take; `NoMemory`; `DeviceLost`; `InvalidState` in a forked child.
     pub fn build(self, queue: &CompletionQueue) -> Result<Endpoint> {
         self.make(queue, queue)
     }

@@ -14,7 +14,9 @@ use fabric_core::{Error, Result};
 /// | `tcp:eth0` | this device of it |
 /// | `auto:eth0` | this device, joined with shared memory |
 /// | `^auto` | any, and none joined with shared memory |
-/// | `^verbs` or `^verbs,udp` | any but these, and joined with none of these |
+/// | `^verbs` or `^verbs,shm` | any but these, and joined with none of these |
+///
+/// A name that no provider has is an error, also behind `^`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
     /// No preference.

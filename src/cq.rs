@@ -94,7 +94,7 @@ impl CompletionQueue {
     /// [`arm_manual`](CompletionQueue::arm_manual), as long as that is mostly a completion.
     ///
     /// # Errors
-    /// `TimedOut` if none came; `InvalidState` in a forked child.
+    /// `TimedOut` if none came; `InvalidArgument` if `out` is empty; `InvalidState` in a forked child.
     pub fn wait(&self, out: &mut [Completion], timeout: Option<Duration>) -> Result<usize> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         if out.is_empty() {
@@ -175,8 +175,8 @@ impl CompletionQueue {
     ///
     /// The provider's thread stays away, and the descriptor becomes readable whenever the provider has something to do,
     /// which the poll then does: one switch between threads less for what arrives. Progress does not depend on it: if
-    /// no thread polls for some milliseconds, the thread takes over. A process that is often a target of one-sided
-    /// operations and seldom of messages rather arms by [`arm`](CompletionQueue::arm), and is woken for messages alone.
+    /// no thread polls for some milliseconds, the thread takes over. Use [`arm`](CompletionQueue::arm) in a process that is mainly a
+    /// target of one-sided operations: it is then woken for messages alone.
     ///
     /// # Errors
     /// As [`arm`](CompletionQueue::arm).

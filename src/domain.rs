@@ -223,7 +223,7 @@ impl Domain {
     /// libraries that post later.
     ///
     /// # Errors
-    /// `InvalidArgument` that says what is wrong.
+    /// `InvalidArgument` that says what is wrong; `InvalidState` for a closed region, unless the slice is empty.
     #[inline]
     pub fn check_slice(
         &self,
@@ -231,7 +231,8 @@ impl Domain {
         slice: Slice<'_>,
         need: Access,
     ) -> Result<()> {
-        self.inner.check_slice(operation, &slice, need)
+        self.inner.check_slice(operation, &slice, need)?;
+        slice.check_open(operation)
     }
 
     /// Makes a completion queue with room for `capacity` completions.

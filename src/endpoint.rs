@@ -140,7 +140,10 @@ impl Endpoint {
             None => domain.ops.endpoint(id, &attr, send_ops, recv_cq.ops()),
             Some(receives) => domain.ops.endpoint_sharing(id, &attr, send_ops, &**receives.ops),
         };
-        let ops = ops.inspect_err(|_| undo(&[(send_cq, send_token), (recv_cq, recv_token)]))?;
+        // The queue of shared receives is another one's, where the token may be that of an endpoint that lives.
+        let has_one = receives.is_some() || Arc::ptr_eq(send_cq, recv_cq);
+        let bound = [(send_cq, send_token), (recv_cq, recv_token)];
+        let ops = ops.inspect_err(|_| undo(if has_one { &bound[..1] } else { &bound }))?;
         let side = |ring, token: Token, side| {
             let token = Token::new(token.slot(), token.generation(), side, 0);
             let queue = PostQueue { ring, token, unsignaled_run: 0, closed: false };
@@ -295,7 +298,9 @@ impl Endpoint {
     /// # Errors
     /// How the attempt ended: `Rejected(data)`, `Refused`, `Unreachable`, `TimedOut` (by the endpoint's own
     /// connect time-out, or because `timeout` has passed: then the attempt goes on), `NotConnected` (the
-    /// connecting peer was gone). `InvalidState` if the outcome was taken before or no connect is under way.
+    /// connecting peer was gone), `Unauthenticated` (the ends do not have the same level of security, the same secret, or
+    /// identities that each trusts), `Canceled` by [`disconnect`](Endpoint::disconnect), `DeviceLost`. `InvalidState` if the outcome
+    /// was taken before, if no connect is under way, or in a forked child.
     pub fn wait_connected(&self, timeout: Option<Duration>) -> Result<Box<[u8]>> {
         const OP: &str = "wait_connected";
         self.inner.ops.check(OP)?;

@@ -422,9 +422,14 @@ fn is_outcome(event: &Event) -> bool {
 ///     match domain.events().wait(timeout)? {
 ///         // Requests wait: take all of them. (`listener.poll` finds them without the event, too.)
 ///         Event::ConnectRequest { .. } => while let Some(mut request) = listener.poll() {
-///             let endpoint = domain.endpoint().build(&queue)?;
-///             request.accept(&endpoint, b"")?;
-///             endpoints.insert(endpoint.id(), endpoint);
+///             // One client too many is sent away; the others stay.
+///             match domain.endpoint().build(&queue) {
+///                 Ok(endpoint) if request.accept(&endpoint, b"").is_ok() => {
+///                     endpoints.insert(endpoint.id(), endpoint);
+///                 }
+///                 Ok(_) => {}
+///                 Err(_) => drop(request.reject(b"busy")),
+///             }
 ///         },
 ///         // Dead: dropping it gives the room in its completion queue back.
 ///         Event::Disconnected { endpoint, reason } => {

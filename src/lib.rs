@@ -66,6 +66,8 @@
 //!   event loop by [`CompletionQueue::arm`] and `AsFd`.
 //! - Errors: a call that fails had no effect ([`Error`], [`Error::class`]); a posted operation reports by
 //!   [`Completion::status`].
+//! - [`Error::Again`]: nothing was posted. Poll the queue, also when all operations are unsignaled: the poll finds nothing then, and
+//!   makes room. Then post the same operation again; of a batch go on behind those that [`BatchError`] counts.
 //! - Choosing: [`Hints`], [`Choice`], [`Catalog`], [`Domain::selection`]; for each peer: [`Endpoint::path`],
 //!   [`Domain::path_to`]; environment variables: [`Catalog::variables`].
 //! - Diagnosis: [`Domain::counters`], [`Domain::dump`], and the log (crate `log`), which says what was chosen and why.
@@ -93,7 +95,8 @@
 //! # Features
 //! | feature | default | |
 //! |---|---|---|
-//! | `tcp` | yes | the TCP provider; needs nothing but a Rust toolchain |
+//! | `tcp` | yes | the TCP provider; without `encryption` it needs nothing but a Rust toolchain |
+//! | `encryption` | yes | TCP connections can be encrypted, by TLS 1.3; needs a C compiler to build |
 //! | `shm` | yes | shared memory within a host: by itself, and joined with each other provider as `auto` |
 //! | `verbs` | yes | the RDMA verbs provider, which loads libibverbs and librdmacm at run time, and the module `verbs` with the way down to libibverbs |
 //! | `serde` | no | descriptors of memory, [`Info`], [`Discovered`], errors, events and attributes both ways; [`Counters`] serialize |
@@ -189,11 +192,19 @@ pub mod provider {
     pub use fabric_core::*;
 }
 
+// Of two definitions of a link the first one counts: those in the files are for who reads them there.
+#[doc = "[safety]: crate::safety\n[security]: crate::security\n[datagrams]: DatagramEndpoint\n[datagram endpoints]: https://docs.rs/anyfabric-rdm\n"]
 #[doc = include_str!("../docs/contract.md")]
 pub mod contract {}
 
+#[doc = "[security]: crate::security\n"]
 #[doc = include_str!("../docs/safety.md")]
 pub mod safety {}
 
+#[doc = "[strangers]: crate::strangers\n[performance]: https://docs.rs/crate/anyfabric/latest/source/docs/performance.md\n"]
 #[doc = include_str!("../docs/security.md")]
 pub mod security {}
+
+#[doc = "[secret]: crate::security\n[limits of exchange]: https://docs.rs/anyfabric-exchange\n"]
+#[doc = include_str!("../docs/strangers.md")]
+pub mod strangers {}

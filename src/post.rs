@@ -31,7 +31,8 @@ impl Endpoint {
     ///
     /// # Errors
     /// `Again` at the depth (take completions), `NotConnected`, `DeviceLost`, `InvalidArgument` that says what is wrong,
-    /// `InvalidState` for a closed region or in a forked child. The endpoint is unharmed, and nothing of the
+    /// `Unsupported` for `delivery_complete` on all but writes, for immediate data on reads and atomics, and for what the device does
+    /// not offer, `InvalidState` for a closed region or in a forked child. The endpoint is unharmed, and nothing of the
     /// operation happens later.
     ///
     /// ```

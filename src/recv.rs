@@ -12,7 +12,8 @@ impl Endpoint {
     /// Posts one receive into `into`. Allowed from the making of the endpoint on.
     ///
     /// # Errors
-    /// As [`post`](Endpoint::post); the regions need `LOCAL_WRITE`.
+    /// `Again` at the depth, `NotConnected` once the endpoint is dead, `DeviceLost`, `InvalidArgument` that says what is wrong (the
+    /// regions need `LOCAL_WRITE`), `InvalidState` for a closed region, in a forked child, and where receives are shared.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pair.rs")); }

@@ -207,7 +207,7 @@ fn not_built_in(providers: &[Arc<dyn DynProvider>]) -> impl Iterator<Item = Cand
     let names = names(providers);
     KNOWN.into_iter().filter(move |(name, _)| !names.contains(name)).map(|(name, feature)| {
         let text = format!(
-            "not built in (build with cargo's `--features {feature}`, or enable the feature `{feature}` of the crate `fabric`)"
+            "not built in (build with cargo's `--features {feature}`, or enable the feature `{feature}` of the package `anyfabric`)"
         );
         let found = Discovered { provider: name, device: String::new(), usable: Err(text) };
         Candidate { provider: None, found }

@@ -112,6 +112,15 @@ impl<'a> Slice<'a> {
         })
     }
 
+    /// Whether its region is open; nothing is asked of an empty slice.
+    #[inline]
+    pub(crate) fn check_open(&self, operation: &'static str) -> Result<()> {
+        if self.len > 0 && self.core.is_closed() {
+            return Err(Error::state(operation, "the region is closed"));
+        }
+        Ok(())
+    }
+
     /// Holds the part for an operation that is posted later.
     ///
     /// # Errors
