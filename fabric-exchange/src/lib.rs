@@ -76,7 +76,7 @@ pub use error::{ExchangeError, MissingRanks, Result};
 pub use exchange::Exchange;
 pub use in_process::InProcess;
 pub use job::{Job, MAX_JOB_NAME_BYTES, MAX_KEY_BYTES, MAX_RANKS, Membership};
-pub use launch::Launch;
+pub use launch::{Launch, LaunchVariable};
 pub use limits::Limits;
 pub use rendezvous::{DEFAULT_PORT, JoinOptions, Rendezvous};
 pub use server::{RunningServer, Server, ServerOptions};

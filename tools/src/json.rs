@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use fabric::{AtomicOp, AtomicScope, AtomicType, Capabilities, Catalog, Info};
+use fabric::{AtomicOp, AtomicScope, AtomicType, Capabilities, Info};
 use serde::Serialize;
 
 use crate::report::addresses;
@@ -108,13 +108,13 @@ fn offer(info: &Info) -> Offer<'_> {
 }
 
 pub(crate) fn variables() -> String {
-    let variable = |variable: fabric::Variable| Variable {
+    let variable = |variable: variables::Described| Variable {
         value: variables::value(&variable.name),
         name: variable.name,
         meaning: variable.meaning,
         default: variable.default,
     };
-    text(&Catalog::builtin().variables().into_iter().map(variable).collect::<Vec<_>>())
+    text(&variables::all().map(variable).collect::<Vec<_>>())
 }
 
 /// Every capability, and whether it is one of these.

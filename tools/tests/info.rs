@@ -168,6 +168,9 @@ fn variables_are_shown_even_when_one_is_wrong() {
     for variable in fabric::Catalog::builtin().variables() {
         assert!(out.contains(&*variable.name) && out.contains(variable.default), "{out}");
     }
+    for variable in fabric_exchange::Launch::VARIABLES {
+        assert!(out.contains(variable.name) && out.contains(variable.default), "{out}");
+    }
     assert!(out.contains("value    soon") && out.contains("not set"), "{out}");
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("FABRIC_CONNECT_TIMEOUT_MS=\"soon\""));

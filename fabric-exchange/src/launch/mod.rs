@@ -1,6 +1,7 @@
 //! What a process was started as: its rank, its job and where to meet, from the variables of launchers.
 
 mod launchers;
+mod own;
 mod variables;
 
 use std::fmt;
@@ -10,6 +11,7 @@ use crate::exchange::Exchange;
 use crate::job::{Job, Membership};
 use crate::rendezvous::{JoinOptions, Rendezvous};
 use launchers::{Word, words};
+pub use own::LaunchVariable;
 use variables::{Found, Variables, invalid};
 
 /// What this process was started as.
@@ -50,6 +52,9 @@ pub struct Launch {
 const RESTART_BITS: u32 = 32;
 
 impl Launch {
+    /// Our own variables, with what they mean: what `fabric info --env` shows of jobs.
+    pub const VARIABLES: [LaunchVariable; 6] = own::ALL;
+
     /// From the environment of this process.
     ///
     /// # Errors
@@ -72,14 +77,14 @@ impl Launch {
         let rank = choose_rank(&variables, &words)?;
         choices.push(("rank", rank.value.to_string(), rank.from.clone()));
         let agree = || words.iter().filter(|word| word.rank.value == rank.value);
-        let size = match variables.number("FABRIC_SIZE", u32::MAX)? {
+        let size = match variables.number(own::SIZE, u32::MAX)? {
             None => agree().find_map(|word| word.size.clone()),
             size => size,
         };
         let size = size.ok_or_else(|| no_size(&rank, &words))?;
         choices.push(("size", size.value.to_string(), size.from.clone()));
         check_below("rank", &rank, &size)?;
-        let local_rank = match variables.number("FABRIC_LOCAL_RANK", u32::MAX)? {
+        let local_rank = match variables.number(own::LOCAL_RANK, u32::MAX)? {
             None => agree().find_map(|word| word.local_rank.clone()),
             local => local,
         };
@@ -147,7 +152,7 @@ impl fmt::Display for Launch {
 }
 
 fn choose_rank(variables: &Variables<'_>, words: &[Word]) -> Result<Found<u32>> {
-    if let Some(rank) = variables.number("FABRIC_RANK", u32::MAX)? {
+    if let Some(rank) = variables.number(own::RANK, u32::MAX)? {
         return Ok(rank);
     }
     if let Some(word) = words.first() {
@@ -192,7 +197,7 @@ fn choose_job(
     words: &[Word],
     rank: &Found<u32>,
 ) -> Result<Found<String>> {
-    if let Some(job) = variables.text("FABRIC_JOB")? {
+    if let Some(job) = variables.text(own::JOB)? {
         return Ok(job);
     }
     let job = words.iter().find_map(|word| word.job.clone());
@@ -207,7 +212,7 @@ fn choose_job(
 
 /// The restarts by each launcher; those by an outer one count more.
 fn choose_incarnation(variables: &Variables<'_>, words: &[Word]) -> Result<Found<u64>> {
-    if let Some(incarnation) = variables.number("FABRIC_INCARNATION", u64::MAX)? {
+    if let Some(incarnation) = variables.number(own::INCARNATION, u64::MAX)? {
         return Ok(incarnation);
     }
     let restarts: Vec<_> = words.iter().filter_map(|word| word.restarts.clone()).collect();
@@ -225,7 +230,7 @@ fn choose_rendezvous(
     variables: &Variables<'_>,
     words: &[Word],
 ) -> Result<Option<(Rendezvous, String)>> {
-    let place = match variables.text("FABRIC_RENDEZVOUS")? {
+    let place = match variables.text(own::RENDEZVOUS)? {
         None => words.iter().find_map(|word| word.place.clone()),
         place => place,
     };
