@@ -1,6 +1,6 @@
 //! One rail of an endpoint: the address of a socket, in as few bytes as it has in an address blob.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use zerocopy::byteorder::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -60,6 +60,13 @@ impl Rail {
             None => SocketAddrV6::new(ip, self.port.get(), 0, self.scope.get()).into(),
         }
     }
+}
+
+/// By which of a host's addresses peers may reach it: by the loopback only where there is nothing else, since on other hosts that
+/// is another one's.
+pub(crate) fn reachable(addresses: &[IpAddr]) -> impl Iterator<Item = IpAddr> {
+    let has_network = addresses.iter().any(|ip| !ip.is_loopback());
+    addresses.iter().copied().filter(move |ip| !(has_network && ip.is_loopback()))
 }
 
 fn is_mapped(ip: &Ipv6Addr) -> bool {

@@ -68,9 +68,7 @@ impl PeerLink {
         id: ConnId,
         hello: &Hello,
     ) -> Result<()> {
-        let rails = address.rails().len();
-        let rail = address.rails().nth(self.dials % rails.max(1));
-        self.dials += 1;
+        let rail = address.rails().nth(self.rail.next(address.rails().len()));
         self.phase_since = shared.now();
         let dialed = self.open(shared).and_then(|endpoint| {
             if let Some(rail) = rail {
@@ -87,7 +85,13 @@ impl PeerLink {
     /// The attempt could not be made because of its peer, or the way there.
     fn on_not_dialed(&mut self, shared: &mut Shared, id: ConnId, error: &Error) {
         log_line!(Warn, "{}: {error}", self.peer);
-        self.connection.on_failed(shared.now(), id, DialError::Unreachable);
+        self.on_not_found(shared, id, DialError::Unreachable);
+    }
+
+    /// An attempt has failed at its other end, or there was none.
+    fn on_not_found(&mut self, shared: &Shared, id: ConnId, error: DialError) {
+        let error = self.rail.on_failed(error);
+        self.connection.on_failed(shared.now(), id, error);
     }
 
     /// Closes a connection, or gives an attempt up. Its operations end with it, and its memory is free.
@@ -277,6 +281,7 @@ impl Core {
             match decode_acceptance(data, &link.known(shared)) {
                 Some((hello, windows)) => {
                     link.set_windows(windows);
+                    link.rail.is_found();
                     link.connection.on_connected(shared.now(), id, &hello);
                 }
                 None => {
@@ -285,7 +290,7 @@ impl Core {
                         "{peer}: another program, or another version, is at its address"
                     );
                     link.close(shared, id);
-                    link.connection.on_failed(shared.now(), id, DialError::Unreachable);
+                    link.on_not_found(shared, id, DialError::Unreachable);
                 }
             }
             link.mark(shared);
@@ -310,7 +315,9 @@ impl Core {
         let failure = refusal.map_or(DialError::Unreachable, DialError::Refused);
         let now = shared.now();
         link.close(shared, id);
-        link.connection.on_failed(now, id, failure);
+        if link.connection.phase() == Phase::Dialing {
+            link.on_not_found(shared, id, failure);
+        }
         // On the side that accepted, this is the end of the connection.
         link.lose(shared, id);
         match error {

@@ -24,6 +24,7 @@ use crate::address::Address;
 use crate::connection::DeathCause;
 use crate::identity::{EndpointIdentity, HostIdentity};
 use crate::peers::Peer;
+use crate::rail::reachable;
 
 const OP: &str = "make rdm endpoint";
 
@@ -133,7 +134,7 @@ impl Endpoint {
             false => EndpointIdentity::random()?,
         };
         let rails: Vec<_> = match rail.ip().is_unspecified() {
-            true => info.addresses.iter().map(|ip| (*ip, rail.port()).into()).collect(),
+            true => reachable(&info.addresses).map(|ip| (ip, rail.port()).into()).collect(),
             false => vec![rail],
         };
         let rails = &rails[..rails.len().min(crate::MAX_RAILS)];

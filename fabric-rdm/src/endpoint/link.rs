@@ -7,6 +7,7 @@ use fabric::Endpoint;
 use fabric_core::RemoteRegion;
 use smallvec::SmallVec;
 
+use super::dialed_rail::DialedRail;
 use super::ops::Incoming;
 use super::shared::Shared;
 use super::shortage::Taken;
@@ -128,8 +129,8 @@ pub(super) struct PeerLink {
     pub(super) dirty: bool,
     /// When it was used last, by the endpoint's count of uses.
     pub(super) used: u64,
-    /// Attempts so far: each goes to the next rail.
-    pub(super) dials: usize,
+    /// The rail that attempts go by.
+    pub(super) rail: DialedRail,
     /// Attempts that gave way to a request, since the last connection.
     pub(super) gave_way: u32,
     /// An operation has ended by the target's refusal: so the end of the connection is no loss of others.
@@ -185,7 +186,7 @@ impl PeerLink {
             incoming: BTreeMap::new(),
             dirty: false,
             used: 0,
-            dials: 0,
+            rail: DialedRail::default(),
             gave_way: 0,
             refused: false,
             deadline: None,

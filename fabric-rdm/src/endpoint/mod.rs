@@ -28,6 +28,7 @@ mod connecting;
 mod core;
 mod counters;
 mod deliveries;
+mod dialed_rail;
 mod driver;
 mod ending;
 mod handle;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::core::Core;
 use super::link::PeerLink;
 use super::shared::Shared;
-use crate::connection::Phase;
+use crate::connection::{DialError, Phase};
 use crate::peers::Peer;
 
 /// So often an attempt gives way: peers that ask again and again keep none from being made.
@@ -321,6 +321,8 @@ impl Core {
             let is_unanswered = link.connection.tick(now);
             link.mark(shared);
             if is_unanswered {
+                // Whether it is gone, another one says.
+                let _ = link.rail.on_failed(DialError::Unreachable);
                 self.attempts.is_unanswered(now, self.shared.attr.timeouts.attempt);
             }
         }

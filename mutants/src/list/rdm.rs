@@ -86,7 +86,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "rdm_one_rail",
         about: "each attempt goes to the first rail",
         runs: Runs::Tcp,
-        edits: &[edit("PeerLink::dial", "self.dials % rails.max(1)", "0")],
+        edits: &[edit("DialedRail::next", "self.at % self.count", "0")],
         cases: &["rdm.dead_rail"],
     },
     Mutant {
