@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Mutex, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use crate::error::{ExchangeError, MissingRanks, Result, check_len};
@@ -45,9 +45,34 @@ pub struct Exchange {
     backend: Box<dyn Backend>,
     /// How many gathers are behind this rank.
     gathers: Mutex<u32>,
-    /// How often this rank has passed each barrier.
-    barriers: Mutex<HashMap<String, u32>>,
+    barriers: Mutex<HashMap<String, BarrierState>>,
     is_over: bool,
+}
+
+/// What this rank knows of the barriers of a name.
+#[derive(Default)]
+struct BarrierState {
+    /// How many of them it has passed.
+    passed: u32,
+    /// A thread of it is in the next one.
+    is_entered: bool,
+}
+
+/// A thread is in a barrier, until this is dropped.
+struct BarrierEntry<'a> {
+    of: &'a Exchange,
+    name: &'a str,
+    round: u32,
+    has_passed: bool,
+}
+
+impl Drop for BarrierEntry<'_> {
+    fn drop(&mut self) {
+        if let Some(state) = self.of.barriers().get_mut(self.name) {
+            state.is_entered = false;
+            state.passed = self.round.saturating_add(u32::from(self.has_passed));
+        }
+    }
 }
 
 impl Exchange {
@@ -111,34 +136,39 @@ impl Exchange {
     /// of that name. A call that timed out has not passed it; the rank counts as having come, and may call again.
     ///
     /// # Errors
-    /// `TimedOut`, with the ranks that did not come; `RankLost`; `RankLeft` if one has left without coming; `Full`, `TooLong` and
-    /// `Invalid`, as [`put`](Exchange::put); and what the carrier finds.
+    /// `TimedOut`, with the ranks that did not come; `RankLost`; `RankLeft` if one has left without coming; `Invalid` if another
+    /// thread of this rank is in a barrier of that name; `Full`, `TooLong` and `Invalid`, as [`put`](Exchange::put); and what the
+    /// carrier finds.
     pub fn barrier(&self, name: &str, timeout: Duration) -> Result<()> {
         check_name("the name of the barrier", name, MAX_KEY_BYTES)?;
-        let round = self.round_of(name)?;
-        let missing = self.backend.barrier(name, round, &Deadline::after(timeout))?;
-        if !missing.is_empty() {
+        let mut entry = self.enter(name)?;
+        let missing = self.backend.barrier(name, entry.round, &Deadline::after(timeout))?;
+        entry.has_passed = missing.is_empty();
+        if !entry.has_passed {
             let what = format!("the barrier {name:?}");
             return Err(ExchangeError::TimedOut { what, waited: timeout, missing });
-        }
-        let mut barriers = self.barriers.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another thread of this rank may have passed the same one.
-        if let Some(passed) = barriers.get_mut(name) {
-            *passed = (*passed).max(round.saturating_add(1));
         }
         Ok(())
     }
 
-    fn round_of(&self, name: &str) -> Result<u32> {
-        let mut barriers = self.barriers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(round) = barriers.get(name) {
-            return Ok(*round);
-        }
-        if barriers.len() >= self.limits.job_keys as usize {
+    fn barriers(&self) -> MutexGuard<'_, HashMap<String, BarrierState>> {
+        self.barriers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Comes to the next barrier of a name, which a rank passes once.
+    fn enter<'a>(&'a self, name: &'a str) -> Result<BarrierEntry<'a>> {
+        let mut barriers = self.barriers();
+        if !barriers.contains_key(name) && barriers.len() >= self.limits.job_keys as usize {
             return Err(ExchangeError::full("barriers of different names", self.limits.job_keys));
         }
-        barriers.insert(name.to_owned(), 0);
-        Ok(0)
+        let state = barriers.entry(name.to_owned()).or_default();
+        if std::mem::replace(&mut state.is_entered, true) {
+            let text = format!(
+                "another thread of this rank is in the barrier {name:?}: they would be taken for one"
+            );
+            return Err(ExchangeError::Invalid(text));
+        }
+        Ok(BarrierEntry { of: self, name, round: state.passed, has_passed: false })
     }
 
     /// Gives `bytes` to all ranks, and takes those of each, by rank. All ranks have to call it, each equally often; it may

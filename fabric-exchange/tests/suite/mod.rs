@@ -43,6 +43,7 @@ const CASES: &[(&str, Case)] = &[
     ("a rank that panics is lost", panics),
     ("a rank that left is named", left),
     ("threads of one rank do not wait for each other", threads),
+    ("a rank is in a barrier once", barriers_by_threads),
     ("a job that all have left is forgotten", forgotten),
 ];
 
@@ -310,6 +311,27 @@ fn threads(place: Place<'_>, name: &str) {
             assert_eq!(wait.join().unwrap(), b"x");
         }
     });
+}
+
+fn barriers_by_threads(place: Place<'_>, name: &str) {
+    let [first, second] = all(place, name);
+    thread::scope(|scope| {
+        let enter = || match first.barrier("x", PATIENCE) {
+            Ok(()) => true,
+            Err(error) => {
+                assert!(matches!(&error, ExchangeError::Invalid(_)), "{error}");
+                assert!(error.to_string().contains("another thread of this rank"), "{error}");
+                // The other one is in it, and passes when all have come.
+                second.barrier("x", PATIENCE).unwrap();
+                false
+            }
+        };
+        let threads = [scope.spawn(enter), scope.spawn(enter)];
+        let have_passed = threads.map(|thread| thread.join().unwrap());
+        assert_ne!(have_passed[0], have_passed[1]);
+    });
+    // The next ones are as they were.
+    each(&[first, second], |rank| (0..3).for_each(|_| rank.barrier("x", PATIENCE).unwrap()));
 }
 
 fn forgotten(place: Place<'_>, name: &str) {
