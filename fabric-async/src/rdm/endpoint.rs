@@ -177,7 +177,8 @@ impl Endpoint {
         RecvMessage::new(&self.inner, pattern, into)
     }
 
-    /// RecvPort messages of a pattern one behind the other into a buffer, until less than `min_free` bytes of it are free.
+    /// RecvPort messages of a pattern one behind the other into a buffer, until less than `min_free` bytes of it are free, or it has
+    /// taken as many as [`RecvMany`] says.
     ///
     /// # Errors
     /// As [`recv`](Endpoint::recv), each an item of the stream. The loss of the only peer of the pattern ends the stream.

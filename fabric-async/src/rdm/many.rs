@@ -25,8 +25,8 @@ use crate::wakers::discard;
 /// Messages that arrive one behind the other in one buffer, as a [`Stream`](futures_core::Stream): see
 /// [`Endpoint::recv_many`](super::Endpoint::recv_many).
 ///
-/// - It takes messages until less than its minimum is free, or it is [released](RecvMany::release); then the stream ends, and
-///   the buffer is yours again by `release`.
+/// - It takes messages until less than its minimum is free, or as many came as the buffer has words of 8 bytes, 64 at least, or it
+///   is [released](RecvMany::release); then the stream ends, and the buffer is yours again by `release`.
 /// - The bytes of a message that it gave are [copied](RecvMany::copy) out, or looked at in the buffer once that is released.
 /// - It may be polled, or not, at any time: messages that were not asked for yet wait in the buffer.
 /// - Dropping it takes no further message; those that it had taken are lost, and the buffer returns to the pool when the last of
@@ -79,6 +79,11 @@ impl Deref for MessageInMany {
     fn deref(&self) -> &MessageInfo {
         &self.info
     }
+}
+
+/// The most messages that a buffer takes: what is known of each is kept until it is asked for, and empty ones use no room.
+fn max_messages(len: usize) -> u64 {
+    (len / 8).max(64) as u64
 }
 
 struct ManyWork {
@@ -206,7 +211,10 @@ impl PostOp<RecvPort> for ManyWork {
 
     fn post(&self, to: &RecvPort, buffers: &OpBuffers, context: u64) -> Result<Option<OpId>> {
         let min_free = self.min_free as u64;
-        post(to, buffers, |into| Recv::new(self.pattern, into).of_many(min_free).context(context))
+        post(to, buffers, |into| {
+            let bound = max_messages(into.len());
+            Recv::new(self.pattern, into).of_many(min_free).max_messages(bound).context(context)
+        })
     }
 
     fn keeps(&self, _to: &RecvPort) -> RdmKeeps {

@@ -7,7 +7,7 @@ use fabric_rdm::{Kind, RdmAttr};
 use futures_util::StreamExt;
 use futures_util::future::{join, join_all};
 
-use crate::rig::{everywhere, pair, pair_with};
+use crate::rig::{eventually, everywhere, pair, pair_with};
 
 const ANY: Pattern = Pattern::untagged();
 
@@ -178,6 +178,36 @@ fn many_messages_come_into_one_buffer() {
         assert!(many.next().await.is_none());
         drop(many);
         assert!(it.is_clean(), "{}", it.b.dump());
+    });
+}
+
+/// What a stream that is not read keeps is bounded, by messages without a byte too: further ones wait as without a receive.
+#[test]
+fn empty_messages_do_not_fill_a_stream_without_end() {
+    everywhere(|provider| async move {
+        let it = pair(provider);
+        let mut many = it.b.recv_many(ANY, it.inbox(800), 100);
+        many.posted().await;
+        let (most, more) = (100, 50); // 800 bytes are 100 words; 64 of a peer wait without a receive
+        let send = async {
+            for number in 0..most + more {
+                it.a.inject(it.to_b, b"").immediate(number).await.unwrap();
+            }
+            it.a.inject(it.to_b, b"the last one").tag(9).await.unwrap();
+        };
+        // What arrives is taken meanwhile.
+        let (_, last) = join(send, it.b.recv(Pattern::tagged(9), it.inbox(12))).await;
+        last.unwrap();
+        let taken = many.by_ref().take(most as usize + 1);
+        let taken: Vec<_> =
+            taken.map(|message| message.unwrap().immediate.unwrap()).collect().await;
+        let mut many = it.b.recv_many(ANY, many.release().await.unwrap(), 100);
+        assert_eq!(taken, (0..most).collect::<Vec<_>>());
+        for number in most..most + more {
+            assert_eq!(many.next().await.unwrap().unwrap().immediate, Some(number));
+        }
+        drop(many);
+        eventually("all is given back", || it.is_clean()).await;
     });
 }
 

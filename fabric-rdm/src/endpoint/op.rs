@@ -137,6 +137,7 @@ pub struct Recv<'a> {
     pub(super) into: Slice<'a>,
     pub(super) context: u64,
     pub(super) min_free: Option<u64>,
+    pub(super) max_messages: u64,
     pub(super) signaled: bool,
 }
 
@@ -144,13 +145,21 @@ impl<'a> Recv<'a> {
     /// Takes the first message of the pattern into `into`, whose region needs
     /// [`LOCAL_WRITE`](fabric::Access::LOCAL_WRITE). A longer one is [`Truncated`](crate::Status::Truncated).
     pub fn new(pattern: Pattern, into: impl Into<Slice<'a>>) -> Self {
-        Recv { pattern, into: into.into(), context: 0, min_free: None, signaled: true }
+        let (into, context, min_free) = (into.into(), 0, None);
+        Recv { pattern, into, context, min_free, max_messages: u64::MAX, signaled: true }
     }
 
     /// Takes messages one behind the other, until less than `min_free` bytes are free: each has a completion with its
     /// [offset](crate::Completion::offset), and the last of all is [`Released`](crate::Kind::Released).
     pub fn of_many(mut self, min_free: u64) -> Self {
         self.min_free = Some(min_free);
+        self
+    }
+
+    /// One of many ends with so many messages at the latest. Without that there is no bound for empty ones, which use none of its
+    /// room.
+    pub fn max_messages(mut self, messages: u64) -> Self {
+        self.max_messages = messages;
         self
     }
 
@@ -179,6 +188,11 @@ impl<'a> Recv<'a> {
     /// As long as so many bytes are free, it takes one more message; `None`: it takes one.
     pub fn min_free(&self) -> Option<u64> {
         self.min_free
+    }
+
+    /// The most messages that one of many takes.
+    pub fn get_max_messages(&self) -> u64 {
+        self.max_messages
     }
 
     /// The value that comes back in the completions.

@@ -37,7 +37,7 @@ impl Core {
         let key = self.shared.add_recv(recv)?;
         let mut receive = Receive::new(recv.pattern, recv.into.len() as u64);
         if let Some(min_free) = recv.min_free {
-            receive = receive.of_many(min_free);
+            receive = receive.of_many(min_free).max_messages(recv.max_messages);
         }
         let mut matches: SmallVec<[Match<OpKey, OpKey>; 1]> = SmallVec::new();
         let posted = self.shared.matcher.post(receive, key, |met| matches.push(met));

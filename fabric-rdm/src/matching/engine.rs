@@ -37,18 +37,24 @@ pub struct Receive {
     pattern: Pattern,
     capacity: u64,
     min_free: Option<u64>,
+    max_messages: u64,
 }
 
 impl Receive {
     /// Takes one message, and has room for `capacity` bytes of it. A longer one is truncated.
     pub const fn new(pattern: Pattern, capacity: u64) -> Self {
-        Receive { pattern, capacity, min_free: None }
+        Receive { pattern, capacity, min_free: None, max_messages: u64::MAX }
     }
 
     /// Takes messages one behind the other, until less than `min_free` bytes are free, or not even one. With a minimum that
     /// no message exceeds, none is truncated.
     pub const fn of_many(self, min_free: u64) -> Self {
         Receive { min_free: Some(if min_free == 0 { 1 } else { min_free }), ..self }
+    }
+
+    /// One of many takes no more than so many: empty ones use none of its room. 0 is like 1.
+    pub const fn max_messages(self, messages: u64) -> Self {
+        Receive { max_messages: messages, ..self }
     }
 }
 
@@ -57,6 +63,8 @@ impl Receive {
 struct Buffer {
     min_free: u64,
     used: u64,
+    /// Messages that it may take yet.
+    left: u64,
     /// Messages that it took and that have not been delivered.
     under_way: u64,
     /// Why it takes no more.
@@ -136,14 +144,14 @@ impl<R: Copy, M> Matcher<R, M> {
         context: R,
         mut matched: impl FnMut(Match<R, M>),
     ) -> Result<ReceiveId> {
-        let Receive { pattern, capacity, .. } = receive;
+        let Receive { pattern, capacity, max_messages: left, .. } = receive;
         if capacity < min_free {
             let detail = format!(
                 "the buffer has {capacity} bytes, and {min_free} have to be free in it: make it larger"
             );
             return Err(Error::invalid("receive", detail));
         }
-        let buffer = Buffer { min_free, used: 0, under_way: 0, ended: None };
+        let buffer = Buffer { min_free, used: 0, left, under_way: 0, ended: None };
         let buffer = self.buffers.insert(buffer).ok_or(Error::Again)?;
         let seq = self.take_seq();
         let posted = PostedReceive::new(&pattern, seq, context, capacity, buffer);
@@ -226,8 +234,9 @@ impl<R: Copy, M> Matcher<R, M> {
         let Message { envelope, payload } = message;
         let (offset, len) = (buffer.used, envelope.len.min(capacity - buffer.used));
         buffer.used += len;
+        buffer.left = buffer.left.saturating_sub(1);
         buffer.under_way += 1;
-        if capacity - buffer.used < buffer.min_free {
+        if capacity - buffer.used < buffer.min_free || buffer.left == 0 {
             buffer.ended = Some(ReleaseReason::Full);
             self.posted.unlink(id.at, &self.hasher);
         }

@@ -90,7 +90,7 @@ pub struct Released<R> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReleaseReason {
-    /// Less is free than the minimum.
+    /// Less is free than the minimum, or it has taken as many messages as it may.
     Full,
     /// It was canceled.
     Canceled,

@@ -162,6 +162,22 @@ fn a_canceled_buffer_is_released_by_its_last_message() {
 }
 
 #[test]
+fn a_buffer_takes_no_more_messages_than_it_may() {
+    let mut matcher = matcher();
+    let _ = matcher.arrive(envelope(1, 7, 0), 1);
+    let mut begun = Vec::new();
+    let receive = Receive::new(Pattern::tagged(7), 10).of_many(1).max_messages(3);
+    let id = matcher.post(receive, 9, |it| begun.push((it.payload, it.offset))).unwrap();
+    assert_eq!(begun, [(1, 0)]);
+    assert_eq!(taken_by(&mut matcher, envelope(1, 7, 2)), Some(9));
+    assert_eq!(taken_by(&mut matcher, envelope(1, 7, 0)), Some(9));
+    assert_eq!(taken_by(&mut matcher, envelope(1, 7, 0)), None, "it waits for another receive");
+    assert_eq!((matcher.delivered(id), matcher.delivered(id)), (None, None));
+    let released = matcher.delivered(id).unwrap();
+    assert_eq!((released.used, released.reason), (2, ReleaseReason::Full));
+}
+
+#[test]
 fn directed_receive_ends() {
     let mut matcher = matcher();
     let (directed, _) = post(&mut matcher, Pattern::tagged(7).from(peer(1)), 1);

@@ -25,6 +25,8 @@ struct ModelReceive {
     capacity: u64,
     /// The minimum that has to be free of one for many messages.
     min_free: Option<u64>,
+    max_messages: u32,
+    took: u32,
     used: u64,
     under_way: u32,
     ended: Option<ReleaseReason>,
@@ -52,18 +54,20 @@ impl Model {
         number: u32,
         pattern: Pattern,
         capacity: u64,
-        min_free: Option<u64>,
+        (min_free, max_messages): (Option<u64>, u32),
     ) -> Vec<Outcome> {
         if self.receives.len() == self.max || min_free.is_some_and(|min| capacity < min.max(1)) {
             return vec![Outcome::Refused];
         }
-        let (used, under_way, ended) = (0, 0, None);
+        let (took, used, under_way, ended) = (0, 0, 0, None);
         let min_free = min_free.map(|min| min.max(1));
         self.receives.push(ModelReceive {
             number,
             pattern,
             capacity,
             min_free,
+            max_messages,
+            took,
             used,
             under_way,
             ended,
@@ -99,9 +103,13 @@ impl Model {
         let (receive, offset) = (it.number, it.used);
         let len = envelope.len.min(it.capacity - it.used);
         it.used += len;
+        it.took += 1;
         it.under_way += 1;
+        let is_last = it.took >= it.max_messages;
         match it.min_free {
-            Some(min) if it.capacity - it.used < min => it.ended = Some(ReleaseReason::Full),
+            Some(min) if it.capacity - it.used < min || is_last => {
+                it.ended = Some(ReleaseReason::Full)
+            }
             Some(_) => {}
             None => drop(self.receives.remove(at)),
         }

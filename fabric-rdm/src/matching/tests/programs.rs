@@ -14,6 +14,7 @@ enum Step {
         pattern: Pattern,
         capacity: u64,
         min_free: Option<u64>,
+        max_messages: u32,
     },
     Arrive(Envelope),
     /// A receive that was ever posted.
@@ -51,8 +52,14 @@ fn message() -> impl Strategy<Value = Envelope> {
 /// With so many posts and arrivals, of a hundred steps or so.
 fn step(posts: u32, arrivals: u32) -> impl Strategy<Value = Step> {
     let min_free = prop::option::weighted(0.2, 0..6u64);
-    let post = (pattern(), 0..20u64, min_free)
-        .prop_map(|(pattern, capacity, min_free)| Step::Post { pattern, capacity, min_free });
+    let max_messages = prop_oneof![0..4u32, Just(u32::MAX)];
+    let post = (pattern(), 0..20u64, min_free, max_messages);
+    let post = post.prop_map(|(pattern, capacity, min_free, max_messages)| Step::Post {
+        pattern,
+        capacity,
+        min_free,
+        max_messages,
+    });
     prop_oneof![
         posts => post,
         arrivals => message().prop_map(Step::Arrive),
@@ -119,7 +126,9 @@ impl Run {
 
     fn step(&mut self, step: Step) {
         match step {
-            Step::Post { pattern, capacity, min_free } => self.post(pattern, capacity, min_free),
+            Step::Post { pattern, capacity, min_free, max_messages } => {
+                self.post(pattern, capacity, (min_free, max_messages));
+            }
             Step::Arrive(envelope) => self.arrive(envelope),
             Step::Cancel(any) if !self.receives.is_empty() => {
                 let number = any.index(self.receives.len());
@@ -151,11 +160,12 @@ impl Run {
         assert_eq!(lens, self.model.lens());
     }
 
-    fn post(&mut self, pattern: Pattern, capacity: u64, min_free: Option<u64>) {
+    fn post(&mut self, pattern: Pattern, capacity: u64, many: (Option<u64>, u32)) {
+        let (min_free, max_messages) = many;
         let number = self.receives.len() as u32;
         let mut receive = Receive::new(pattern, capacity);
         if let Some(min_free) = min_free {
-            receive = receive.of_many(min_free);
+            receive = receive.of_many(min_free).max_messages(max_messages.into());
         }
         let (mut outcomes, mut names) = (Vec::new(), Vec::new());
         let posted = self.matcher.post(receive, number, |it| {
@@ -171,7 +181,7 @@ impl Run {
             }
             Err(_) => outcomes.push(Outcome::Refused),
         }
-        assert_eq!(outcomes, self.model.post(number, pattern, capacity, min_free));
+        assert_eq!(outcomes, self.model.post(number, pattern, capacity, many));
     }
 
     fn arrive(&mut self, envelope: Envelope) {
