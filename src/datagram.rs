@@ -287,10 +287,11 @@ impl DatagramInner {
     }
 }
 
-impl Drop for DatagramInner {
+// Here and not at the end of what it shares: the thread that reclaims regions may have a part of that.
+impl Drop for DatagramEndpoint {
     fn drop(&mut self) {
-        if self.ops.is_current_process() {
-            self.close();
+        if self.inner.ops.is_current_process() {
+            self.inner.close();
         }
     }
 }
@@ -332,5 +333,30 @@ impl std::fmt::Debug for AddressHandle {
 impl std::fmt::Debug for DatagramEndpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "DatagramEndpoint({}, {:?})", self.id(), self.address())
+    }
+}
+
+#[cfg(all(test, feature = "tcp"))]
+mod tests {
+    use super::*;
+    use crate::{Access, Domain, Hints, Status};
+
+    /// As the thread that reclaims regions does, which looks at all endpoints.
+    #[test]
+    #[cfg_attr(miri, ignore)] // no sockets
+    fn a_drop_ends_all_while_another_thread_looks_at_it() {
+        let hints = Hints { provider: Some("tcp".to_owned()), ..Hints::default() };
+        let domain = Domain::open(&hints).unwrap();
+        let queue = domain.completion_queue(DatagramAttr::default().recv_depth * 2).unwrap();
+        let endpoint = domain.datagram_endpoint(&queue).unwrap();
+        let inbox = domain.alloc(64, Access::LOCAL_WRITE).unwrap();
+        endpoint.recv(inbox.slice(..), 7).unwrap();
+        let looks = endpoint.inner.clone();
+        drop(endpoint);
+        let canceled = queue.poll_one().unwrap().expect("it is canceled by now");
+        assert_eq!((canceled.context, canceled.status), (7, Status::Canceled));
+        inbox.close().unwrap();
+        domain.datagram_endpoint(&queue).expect("its room of the queue is free");
+        assert!(looks.settle());
     }
 }
