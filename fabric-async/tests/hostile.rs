@@ -320,6 +320,36 @@ fn what_was_not_asked_for_is_no_grant() {
     }
 }
 
+/// A peer that lends without end, and takes nothing, ends its own connection: what it is answered is bounded.
+#[test]
+fn one_that_lends_and_takes_no_answers_is_disconnected() {
+    let (domain, user) = (domain(), node(|b| b));
+    let at: SocketAddr = address().parse().unwrap();
+    let listener = domain.listen(at).unwrap();
+    let to = listener.local_addr();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (domain, listener, over) = (&domain, &listener, &over);
+        scope.spawn(move || {
+            let stranger = Stranger::accept(domain, listener);
+            let region = RemoteRegion::from_parts(1, 0, 64, Access::REMOTE);
+            for lease in 1.. {
+                // It does not wait until it is asked for its clock.
+                for word in [word(7, &[lease, u64::MAX], Some(region)), word(13, &[0], None)] {
+                    stranger.say(&word);
+                }
+                if over.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        });
+        let conn = block_on(user.connect(to)).unwrap();
+        let end = (0..20_000).find_map(|_| block_on(conn.next_lease()).err());
+        over.store(true, Ordering::Relaxed);
+        assert!(matches!(end, Some(Error::Disconnected(_))), "{end:?}");
+    });
+}
+
 /// However much is asked of a peer that takes nothing for a while, the connection stays, and the last question is answered.
 #[test]
 fn questions_wait_for_a_peer_that_takes_its_time() {

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use common::{address, between, eventually, node, pair};
 use fabric::Access;
-use fabric_async::{Buffer, Connection, Error, LeaseEnd, LeasePolicy, Node, Refusal, block_on};
+use fabric_async::{
+    Buffer, Connection, Error, LeaseEnd, LeasePolicy, Node, Refusal, RemoteLease, block_on,
+};
 use futures_util::FutureExt;
 use futures_util::stream::{FuturesOrdered, StreamExt};
 
@@ -267,6 +269,39 @@ fn memory_lent_unasked_and_passed_on() {
         owner.pool().trim();
         let failed = b.lend(filled(&b, 64, 1), LONG, Access::LOCAL_WRITE).unwrap_err();
         assert_eq!(*failed.buffer, [1; 64]);
+    });
+}
+
+/// However long the message takes that a lease was lent, or passed on, its holder believes it no longer than its lender.
+#[test]
+fn what_was_lent_unasked_ends_no_later_at_its_holder() {
+    const TIME: Duration = Duration::from_secs(5);
+    let busy = Duration::from_millis(200);
+    // Its thread is busy with a request, and takes what comes after that later.
+    let slow = || {
+        node(|b| {
+            b.decide_leases(move |_| {
+                std::thread::sleep(busy);
+                true
+            })
+        })
+    };
+    let ends = |remote: &RemoteLease| Instant::now() + remote.time_left();
+    let (owner, user, third) = (node(|b| b), slow(), slow());
+    block_on(async {
+        let (a, b) = between(&user, &owner).await;
+        let (to_third, c) = between(&user, &third).await;
+        assert!(b.request_lease(8, LONG).now_or_never().is_none());
+        let lent = b.lend(filled(&b, 64, 4), TIME, Access::REMOTE).unwrap();
+        let until = Instant::now() + TIME;
+        let remote = a.next_lease().await.unwrap();
+        assert!(ends(&remote) <= until && ends(&remote) > until - TIME, "{:?}", remote.time_left());
+        let region = remote.clone();
+        assert!(to_third.request_lease(8, LONG).now_or_never().is_none());
+        region.pass_on(&to_third).await.unwrap();
+        let passed = c.next_lease().await.unwrap();
+        assert!(ends(&passed) <= until && ends(&passed) > until - TIME, "{:?}", passed.time_left());
+        drop(lent);
     });
 }
 

@@ -94,7 +94,8 @@ impl Connection {
         }
     }
 
-    /// The next lease that the peer lends, or passes on, unasked. Dropping the future loses nothing.
+    /// The next lease that the peer lends, or passes on, unasked. Dropping the future loses nothing. It ends here no later than the
+    /// peer's clock says, which it is asked for before the lease is given out.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
@@ -152,6 +153,6 @@ impl RemoteLease {
         }
         let to = to.control()?;
         let region = self.shared().await?;
-        to.pass(self.time_left(), region)
+        to.pass(self.until(), region)
     }
 }

@@ -1,16 +1,17 @@
 //! The holder's side of leases: what it asks for, and what it is lent unasked.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use fabric::{Access, RemoteRegion};
 use fabric_util::sync::MutexGuard;
 
-use super::control::{Control, ControlState};
+use super::control::{Control, ControlState, UndatedLease};
 use super::message::LeaseMessage;
 use super::pending::{Answer, PendingRequest, forget};
 use super::remote_state::{LeaseSource, RemoteLeaseState};
-use super::terms::nanos;
+use super::terms::by_own_clock;
 use crate::error::{Error, Result};
 use crate::oneshot::Oneshot;
 use crate::wakers::Wakers;
@@ -76,37 +77,47 @@ impl Control {
         .await
     }
 
-    pub(super) fn pass(&self, time: Duration, region: RemoteRegion) -> Result<()> {
+    /// Passes on what ends then by this side's clock.
+    pub(super) fn pass(&self, until: u64, region: RemoteRegion) -> Result<()> {
         let mut state = self.begin_offer()?;
-        self.send(&mut state, &LeaseMessage::Pass { time, region });
+        self.send(&mut state, &LeaseMessage::Pass { until, region });
         Ok(())
     }
 
+    /// Holds a lease that ends then by this side's clock.
     pub(super) fn hold(
         &self,
         state: &mut ControlState,
         lease: u64,
         region: RemoteRegion,
-        until: Instant,
+        until: u64,
     ) -> Arc<RemoteLeaseState> {
         let source: Weak<Control> = self.me.clone();
-        let held = Arc::new(RemoteLeaseState {
-            region,
-            lease,
-            until: nanos(until).into(),
-            ended: 0.into(),
-            source: Some(source),
-        });
+        let held = Arc::new(RemoteLeaseState::new(region, lease, until, Some(source)));
         state.held.insert(lease, Arc::downgrade(&held));
         held
     }
 
-    /// Something lent unasked.
-    pub(super) fn offer(
+    /// Something lent unasked: asks for the peer's clock, by which it ends.
+    pub(super) fn date(
         &self,
-        mut state: MutexGuard<'_, ControlState>,
+        state: &mut ControlState,
         held: Arc<RemoteLeaseState>,
+        (until, asked): (u64, Instant),
     ) {
+        state.undated.push_back(UndatedLease { held, until, asked, has_ended: false });
+        self.answer(state, &LeaseMessage::Clock);
+    }
+
+    /// What the peer's clock says: the first of what waits for it is the application's.
+    pub(super) fn offer(&self, mut state: MutexGuard<'_, ControlState>, now: u64) {
+        let Some(UndatedLease { held, until, asked, has_ended }) = state.undated.pop_front() else {
+            return;
+        };
+        held.until.store(by_own_clock(asked, until, now), Ordering::Release);
+        if has_ended {
+            held.is_ended_by_peer();
+        }
         state.offers.push_back(held);
         drop(state);
         self.lease_waiters.wake_first(&mut Wakers::new());

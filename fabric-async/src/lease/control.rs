@@ -104,8 +104,21 @@ pub(super) struct ControlState {
     pub(super) requests: HashMap<u64, PendingRequest>,
     pub(super) renewals: HashMap<u64, (Answer<Instant>, Instant)>,
     pub(super) shares: HashMap<u64, Answer<RemoteRegion>>,
+    /// What the peer lent unasked, and waits for the application.
     pub(super) offers: VecDeque<Arc<RemoteLeaseState>>,
+    /// And what waits for the peer's clock before, by which its end is known.
+    pub(super) undated: VecDeque<UndatedLease>,
     pub(super) over: bool,
+}
+
+/// A lease that the peer lent or passed on, and that ends at a time by the peer's clock.
+pub(super) struct UndatedLease {
+    pub(super) held: Arc<RemoteLeaseState>,
+    pub(super) until: u64,
+    /// When the peer was asked for its clock.
+    pub(super) asked: Instant,
+    /// The peer has ended it meanwhile.
+    pub(super) has_ended: bool,
 }
 
 impl Control {
@@ -176,14 +189,21 @@ impl Control {
         state.outbox.flush(&self.endpoint);
     }
 
-    /// Puts a message on its way that the peer has caused.
+    /// Puts a message on its way that the peer has caused. The node's thread [looks](Control::check_answers) at what that makes.
     pub(super) fn answer(&self, state: &mut ControlState, message: &LeaseMessage) {
-        if !state.outbox.answer(message) {
-            self.disconnect_peer("takes no answers");
-        }
+        state.outbox.answer(message);
         state.outbox.flush(&self.endpoint);
     }
 
+    /// Disconnects a peer that takes no answers. The caller holds no lock.
+    pub(super) fn check_answers(&self) {
+        let is_overrun = self.state().outbox.take_overrun();
+        if is_overrun {
+            self.disconnect_peer("takes no answers");
+        }
+    }
+
+    /// The caller holds no lock: events and logs are reported.
     pub(super) fn disconnect_peer(&self, why: &str) {
         self.shared.peer_log.warn(
             PeerEvent::Protocol,
@@ -247,7 +267,7 @@ impl Control {
         for answer in all.shares.into_values() {
             answer.send(Err(Error::Disconnected(reason)), &mut wakers);
         }
-        drop(all.offers);
+        drop((all.offers, all.undated));
         self.lease_waiters.wake_all(&mut wakers);
         self.request_waiters.wake_all(&mut wakers);
     }

@@ -226,7 +226,7 @@ impl Peer {
             0 => number,
             len => self.leases[c.below(len)],
         };
-        match c.below(15) {
+        match c.below(17) {
             0..3 => {
                 LeaseMessage::Request { id: number, len: len(c), time: time(c), rights: rights(c) }
             }
@@ -246,10 +246,12 @@ impl Peer {
             }
             7 | 8 => LeaseMessage::Grant { id: number, lease, time: time(c), region: region(c) },
             9 => LeaseMessage::Refuse { id: number, why: Refusal::Denied },
-            10 => LeaseMessage::Lend { lease: number, time: time(c), region: region(c) },
-            11 => LeaseMessage::Pass { time: time(c), region: region(c) },
+            10 => LeaseMessage::Lend { lease: number, until: c.number(), region: region(c) },
+            11 => LeaseMessage::Pass { until: c.number(), region: region(c) },
             12 => LeaseMessage::Share { id: number, lease },
             13 => LeaseMessage::Shared { id: c.below(64) as u64, region: region(c) },
+            14 => LeaseMessage::Clock,
+            15 => LeaseMessage::Time { now: c.number() },
             _ => LeaseMessage::Ended { lease: c.below(64) as u64 },
         }
     }
@@ -359,8 +361,8 @@ impl Play<'_> {
     /// It passes on what it holds.
     fn pass(&mut self, c: &mut Choices<'_>) {
         if let Some(lease) = self.held.last().cloned() {
-            let (control, time) = (self.control.clone(), time(c));
-            self.begin(async move { control.pass(time, lease.shared().await?).map(|()| None) });
+            let (control, until) = (self.control.clone(), lease.until());
+            self.begin(async move { control.pass(until, lease.shared().await?).map(|()| None) });
         }
     }
 
@@ -375,8 +377,9 @@ impl Play<'_> {
         assert!(asked.len() <= policy.max_leases && bytes <= policy.max_bytes);
         let total = policy.max_total_bytes.unwrap_or(u64::MAX);
         assert!(bytes <= total && state.loans.len() <= asked.len() + MANY + self.lent.len());
-        assert!(state.offers.len() <= 64, "too many offers");
-        let known = self.held.len() + self.asked.len() + state.offers.len();
+        let offers = state.offers.len() + state.undated.len();
+        assert!(offers <= 64, "too many offers");
+        let known = self.held.len() + self.asked.len() + offers;
         assert!(state.held.len() <= known, "{} held, {known} known", state.held.len());
         let asked = state.requests.len() + state.renewals.len() + state.shares.len();
         assert!(asked <= 6 * MANY, "too many requests");

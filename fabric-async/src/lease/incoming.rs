@@ -3,16 +3,22 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::control::Control;
+use super::control::{Control, ControlState, UndatedLease};
 use super::message::LeaseMessage;
 use super::record::LeaseRecord;
 use super::remote_state::RemoteLeaseState;
 use super::terms::{after, nanos};
-use crate::error::{Error, LeaseEnd};
+use crate::error::Error;
 use crate::wakers::Wakers;
 
 /// Maximum number of leases that were lent unasked and wait for the application.
 const MAX_OFFERS: usize = 64;
+
+impl ControlState {
+    fn has_room_for_offer(&self) -> bool {
+        self.offers.len() + self.undated.len() < MAX_OFFERS
+    }
+}
 
 impl Control {
     /// Handles a message.
@@ -62,7 +68,8 @@ impl Control {
                     return asked.answer.send(Err(error), &mut Wakers::new());
                 }
                 // The owner counts from a moment after the request, so this side stops no later than it.
-                let held = self.hold(&mut state, lease, region, after(asked.sent, time));
+                let until = nanos(after(asked.sent, time));
+                let held = self.hold(&mut state, lease, region, until);
                 drop(state);
                 asked.answer.send(Ok(held), &mut Wakers::new());
             }
@@ -89,27 +96,32 @@ impl Control {
                     answer.send(Ok(after(sent, time)), &mut Wakers::new());
                 }
             }
-            LeaseMessage::Lend { lease, .. } if state.offers.len() >= MAX_OFFERS => {
+            LeaseMessage::Lend { lease, .. } if !state.has_room_for_offer() => {
                 self.answer(&mut state, &LeaseMessage::Release { lease });
             }
-            LeaseMessage::Lend { lease, time, region } => {
-                let held = self.hold(&mut state, lease, region, after(now, time));
-                self.offer(state, held);
+            LeaseMessage::Lend { lease, until, region } => {
+                let held = self.hold(&mut state, lease, region, u64::MAX);
+                self.date(&mut state, held, (until, now));
             }
-            LeaseMessage::Pass { .. } if state.offers.len() >= MAX_OFFERS => {}
-            LeaseMessage::Pass { time, region } => {
-                let until = nanos(after(now, time)).into();
-                let held =
-                    RemoteLeaseState { region, lease: 0, until, ended: 0.into(), source: None };
-                self.offer(state, Arc::new(held));
+            LeaseMessage::Pass { .. } if !state.has_room_for_offer() => {}
+            LeaseMessage::Pass { until, region } => {
+                let held = Arc::new(RemoteLeaseState::new(region, 0, u64::MAX, None));
+                self.date(&mut state, held, (until, now));
             }
+            LeaseMessage::Clock => {
+                self.answer(&mut state, &LeaseMessage::Time { now: nanos(now) });
+            }
+            LeaseMessage::Time { now } => self.offer(state, now),
             LeaseMessage::Ended { lease } => {
                 let held = state.held.remove(&lease).and_then(|held| held.upgrade());
+                let is_it = |it: &&mut UndatedLease| {
+                    held.as_ref().is_some_and(|held| Arc::ptr_eq(held, &it.held))
+                };
+                // Whether by its time is known when that is.
+                let undated = state.undated.iter_mut().find(is_it).map(|it| it.has_ended = true);
                 drop(state);
-                if let Some(held) = held {
-                    let end = held.end().unwrap_or(LeaseEnd::Revoked);
-                    held.set_end(end);
-                }
+                let ended = held.filter(|_| undated.is_none());
+                ended.iter().for_each(|held| held.is_ended_by_peer());
             }
         }
     }

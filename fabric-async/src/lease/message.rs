@@ -1,6 +1,9 @@
 //! What the two ends of a connection say to each other about leases: short messages of fixed forms.
 //!
 //! Each is a kind, then little-endian fields. Reading never panics; whatever is not one of these forms is refused.
+//!
+//! The end of what was asked for is counted from the question, which was before the answer. What is lent unasked has no question:
+//! its end is in the lender's clock, for which the holder asks then.
 
 use std::time::Duration;
 
@@ -25,16 +28,20 @@ pub(super) enum LeaseMessage {
     Renewed { id: u64, time: Duration },
     /// I need it no more.
     Release { lease: u64 },
-    /// I lend you this, unasked.
-    Lend { lease: u64, time: Duration, region: RemoteRegion },
+    /// I lend you this, unasked, until then by my clock.
+    Lend { lease: u64, until: u64, region: RemoteRegion },
     /// It has ended.
     Ended { lease: u64 },
-    /// A third one lent me this; use it over your own connection to it.
-    Pass { time: Duration, region: RemoteRegion },
+    /// A third one lent me this, until then by my clock; use it over your own connection to it.
+    Pass { until: u64, region: RemoteRegion },
     /// I pass it on: by which key does a third one reach it?
     Share { id: u64, lease: u64 },
     /// By this one. (Answers `Share`.)
     Shared { id: u64, region: RemoteRegion },
+    /// You lent or passed something: what does your clock say?
+    Clock,
+    /// This. (Answers `Clock`, in order.)
+    Time { now: u64 },
 }
 
 /// Durations go as microseconds.
@@ -74,13 +81,13 @@ impl LeaseMessage {
             LeaseMessage::Renew { id, lease, time } => put(4, &[*id, *lease, micros(*time)], None),
             LeaseMessage::Renewed { id, time } => put(5, &[*id, micros(*time)], None),
             LeaseMessage::Release { lease } => put(6, &[*lease], None),
-            LeaseMessage::Lend { lease, time, region } => {
-                put(7, &[*lease, micros(*time)], Some(region))
-            }
+            LeaseMessage::Lend { lease, until, region } => put(7, &[*lease, *until], Some(region)),
             LeaseMessage::Ended { lease } => put(8, &[*lease], None),
-            LeaseMessage::Pass { time, region } => put(9, &[micros(*time)], Some(region)),
+            LeaseMessage::Pass { until, region } => put(9, &[*until], Some(region)),
             LeaseMessage::Share { id, lease } => put(10, &[*id, *lease], None),
             LeaseMessage::Shared { id, region } => put(11, &[*id], Some(region)),
+            LeaseMessage::Clock => put(12, &[], None),
+            LeaseMessage::Time { now } => put(13, &[*now], None),
         }
         out
     }
@@ -93,10 +100,11 @@ impl LeaseMessage {
             2 => (3, true),
             3 | 4 => (3, false),
             5 => (2, false),
-            6 | 8 => (1, false),
+            6 | 8 | 13 => (1, false),
             7 => (2, true),
             9 | 11 => (1, true),
             10 => (2, false),
+            12 => (0, false),
             _ => return None,
         };
         let (numbers, rest) = rest.split_at_checked(fields * 8)?;
@@ -143,13 +151,13 @@ impl LeaseMessage {
             (4, _) => LeaseMessage::Renew { id: number(), lease: number(), time: time(number()) },
             (5, _) => LeaseMessage::Renewed { id: number(), time: time(number()) },
             (6, _) => LeaseMessage::Release { lease: number() },
-            (7, Some(region)) => {
-                LeaseMessage::Lend { lease: number(), time: time(number()), region }
-            }
+            (7, Some(region)) => LeaseMessage::Lend { lease: number(), until: number(), region },
             (8, _) => LeaseMessage::Ended { lease: number() },
-            (9, Some(region)) => LeaseMessage::Pass { time: time(number()), region },
+            (9, Some(region)) => LeaseMessage::Pass { until: number(), region },
             (10, _) => LeaseMessage::Share { id: number(), lease: number() },
             (11, Some(region)) => LeaseMessage::Shared { id: number(), region },
+            (12, _) => LeaseMessage::Clock,
+            (13, _) => LeaseMessage::Time { now: number() },
             _ => return None,
         })
     }
@@ -173,9 +181,11 @@ mod tests {
             LeaseMessage::Renew { id, lease, time },
             LeaseMessage::Renewed { id, time },
             LeaseMessage::Release { lease },
-            LeaseMessage::Lend { lease, time, region },
+            LeaseMessage::Lend { lease, until: u64::MAX, region },
             LeaseMessage::Ended { lease },
-            LeaseMessage::Pass { time, region },
+            LeaseMessage::Pass { until: 7, region },
+            LeaseMessage::Clock,
+            LeaseMessage::Time { now: u64::MAX },
         ];
         for message in messages {
             let bytes = message.to_bytes();

@@ -11,7 +11,7 @@ use super::lease_key::LeaseKey;
 use super::local_lease::LocalLeaseState;
 use super::message::LeaseMessage;
 use super::record::Opening;
-use super::terms::after;
+use super::terms::{after, nanos};
 use crate::block::{Block, Loan};
 use crate::error::{Error, Refusal};
 
@@ -73,7 +73,7 @@ impl Control {
                 self.shared.reactor.add_lease_end(record.until, name);
                 match asked {
                     Some(id) => LeaseMessage::Grant { id, lease, time, region },
-                    None => LeaseMessage::Lend { lease, time, region },
+                    None => LeaseMessage::Lend { lease, until: nanos(record.until), region },
                 }
             }
             Err(error) => {

@@ -4,7 +4,8 @@
 //!
 //! - *answers* are caused by the peer, which is disconnected if too many of them wait;
 //! - *requests* and offers are caused by the application, which has to wait or gets `Again`;
-//! - that a lease has ended is sent at once; there are no more of these messages than there were leases.
+//! - that a lease has ended, or is given back, is sent at once; there are no more of these messages than there were leases, and
+//!   each lease began with an answer: a grant, or the question for the clock of a peer that lends unasked.
 
 use std::collections::VecDeque;
 
@@ -20,6 +21,8 @@ pub(super) struct Outbox {
     /// Messages, and which of them are answers.
     messages: VecDeque<(Vec<u8>, bool)>,
     answers: usize,
+    /// Too many of them waited.
+    is_overrun: bool,
 }
 
 impl Outbox {
@@ -32,14 +35,19 @@ impl Outbox {
         self.messages.push_back((message.to_bytes(), false));
     }
 
-    /// False: too many earlier answers wait.
-    pub(super) fn answer(&mut self, message: &LeaseMessage) -> bool {
-        let fits = self.answers < MAX_QUEUED;
-        if fits {
+    /// Not if too many earlier answers wait: the peer [has to be disconnected](Outbox::take_overrun) then.
+    pub(super) fn answer(&mut self, message: &LeaseMessage) {
+        if self.answers < MAX_QUEUED {
             self.messages.push_back((message.to_bytes(), true));
             self.answers += 1;
+        } else {
+            self.is_overrun = true;
         }
-        fits
+    }
+
+    /// Whether the peer does not take its answers; said once.
+    pub(super) fn take_overrun(&mut self) -> bool {
+        std::mem::take(&mut self.is_overrun)
     }
 
     /// Posts messages while the endpoint has room.
@@ -73,8 +81,10 @@ mod tests {
         assert!(!outbox.has_room());
         // Other messages are sent all the same.
         outbox.send(&message);
-        assert!((0..MAX_QUEUED).all(|_| outbox.answer(&message)));
-        assert!(!outbox.answer(&message));
+        (0..MAX_QUEUED).for_each(|_| outbox.answer(&message));
+        assert!(!outbox.take_overrun());
+        outbox.answer(&message);
+        assert!(outbox.take_overrun() && !outbox.take_overrun());
         assert_eq!(outbox.messages.len(), 2 * MAX_QUEUED + 1);
     }
 }

@@ -225,7 +225,10 @@ impl Leases {
             }
         }
         for (id, lease) in due.leases {
-            control(id).iter().for_each(|control| control.on_lease_due(lease, now));
+            if let Some(control) = control(id) {
+                control.on_lease_due(lease, now);
+                control.check_answers();
+            }
         }
         due.next
     }
@@ -252,6 +255,7 @@ impl Leases {
         // It fails if the endpoint is closed, which an event reports.
         let _ = receives.post(&control.endpoint, context, buffer);
         control.on_message(&bytes[..len]);
+        control.check_answers();
     }
 
     /// How many connections for leases are in the books.

@@ -94,8 +94,12 @@ impl RemoteLease {
         if self.end().is_some() {
             return Duration::ZERO;
         }
-        let until = self.held.until.load(Ordering::Acquire);
-        Duration::from_nanos(until.saturating_sub(nanos(Instant::now())))
+        Duration::from_nanos(self.until().saturating_sub(nanos(Instant::now())))
+    }
+
+    /// When it ends by this side's clock, as far as this side knows.
+    pub(super) fn until(&self) -> u64 {
+        self.held.until.load(Ordering::Acquire)
     }
 
     /// How it ended, if it has.

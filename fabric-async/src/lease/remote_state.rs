@@ -31,6 +31,20 @@ const ENDS: [LeaseEnd; 4] =
     [LeaseEnd::Expired, LeaseEnd::Released, LeaseEnd::Revoked, LeaseEnd::Disconnected];
 
 impl RemoteLeaseState {
+    pub(super) fn new(
+        region: RemoteRegion,
+        lease: u64,
+        until: u64,
+        source: Option<Weak<dyn LeaseSource>>,
+    ) -> Self {
+        RemoteLeaseState { region, lease, until: until.into(), ended: 0.into(), source }
+    }
+
+    /// The peer has ended it: by its time, or earlier.
+    pub(super) fn is_ended_by_peer(&self) {
+        self.set_end(self.end().unwrap_or(LeaseEnd::Revoked));
+    }
+
     pub(super) fn end(&self) -> Option<LeaseEnd> {
         match self.ended.load(Ordering::Acquire) {
             0 if nanos(Instant::now()) >= self.until.load(Ordering::Acquire) => {
