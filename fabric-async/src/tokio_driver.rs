@@ -8,7 +8,7 @@
 //! A runtime that is there need not run: a thread may be in its context without driving it. So the node's thread checks
 //! whether a woken watcher runs soon; if not, it does the job itself until the task has run. And a runtime may have
 //! no I/O driver, which tokio reports by a panic only: where that would end the process, or the application says so, the node's thread
-//! watches from the beginning.
+//! watches from the beginning. It also does for a runtime that could not watch once, as without a descriptor left.
 
 use std::future::poll_fn;
 use std::os::fd::OwnedFd;
@@ -86,14 +86,15 @@ struct Sleep {
     /// It polls the queue once more before it sleeps. A future that is about to sleep counts itself as a sleeper, then reads
     /// this; the watcher clears this, then reads the number of sleepers: one of them sees the other.
     awake: AtomicBool,
-    /// The runtime has no I/O driver: the node's thread watches for it.
+    /// The runtime has no I/O driver, or could not watch: the node's thread does for it.
     unable: AtomicBool,
     /// The task was roused and did not run: the node's thread watches until it does.
     lags: AtomicBool,
     /// Rounds of the task, and how many there were when the node's thread last looked.
     rounds: AtomicU64,
     seen: AtomicU64,
-    /// The node's thread will look.
+    /// The node's thread will look. One that rouses sets `awake`, then reads this; the thread clears this, then reads `awake`: one
+    /// of them sees the other.
     overseen: AtomicBool,
     /// The task's, from when it first slept.
     waker: OnceLock<Waker>,
@@ -139,7 +140,7 @@ impl Sleep {
     /// The node's thread is to see whether the task runs.
     #[inline]
     fn see_to_it(self: &Arc<Self>, node: &dyn WatchedNode) {
-        if !self.overseen.load(Ordering::Relaxed) && !self.overseen.swap(true, Ordering::AcqRel) {
+        if !self.overseen.load(Ordering::SeqCst) && !self.overseen.swap(true, Ordering::SeqCst) {
             self.seen.store(self.rounds.load(Ordering::Acquire), Ordering::Relaxed);
             let me: Weak<Sleep> = Arc::downgrade(self);
             node.reactor().timers.oversee(Instant::now() + LAG, me);
@@ -176,7 +177,7 @@ impl Overseen for Sleep {
         if self.seen.swap(rounds, Ordering::Relaxed) != rounds {
             return Some(now + LAG);
         }
-        self.overseen.store(false, Ordering::Release);
+        self.overseen.swap(false, Ordering::SeqCst);
         if self.awake.load(Ordering::SeqCst) {
             // Roused, and it has not run: this thread takes over.
             self.lags.store(true, Ordering::Release);
@@ -253,7 +254,8 @@ impl Drop for Own {
         let Some(node) = self.node.upgrade() else { return };
         if std::thread::panicking() {
             self.sleep.unable.store(true, Ordering::Release);
-        } else {
+        }
+        if !self.sleep.unable.load(Ordering::Acquire) {
             node.watchers().all.write().retain(|watcher| watcher.runtime != self.runtime);
         }
         self.sleep.begin(node.driver());
@@ -271,9 +273,11 @@ async fn watch(descriptor: std::io::Result<OwnedFd>, own: Own) {
     let fd = match register(descriptor) {
         Ok(fd) => fd,
         Err(error) => {
+            // Futures that are woken do not ask it again.
+            own.sleep.unable.store(true, Ordering::Release);
             log_line!(
                 Error,
-                "fabric-async: the runtime cannot watch the completion queue: {error}"
+                "fabric-async: the runtime cannot watch the completion queue, so the node's thread does: {error}"
             );
             return;
         }
