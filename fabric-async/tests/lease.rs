@@ -5,6 +5,8 @@
 
 mod common;
 
+use std::pin::pin;
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use common::{address, between, eventually, node, pair};
@@ -270,6 +272,20 @@ fn memory_lent_unasked_and_passed_on() {
         let failed = b.lend(filled(&b, 64, 1), LONG, Access::LOCAL_WRITE).unwrap_err();
         assert_eq!(*failed.buffer, [1; 64]);
     });
+}
+
+/// A lease ends as its owner renewed it last, whatever renewal is waited for first.
+#[test]
+fn the_last_renewal_is_the_one_that_counts() {
+    let (user, owner) = (node(|b| b), node(|b| b));
+    let (a, _b) = block_on(between(&user, &owner));
+    let remote = block_on(a.request_lease(64, LONG)).unwrap();
+    let (mut long, mut short) = (pin!(remote.renew(LONG)), pin!(remote.renew(LONG / 2)));
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(long.as_mut().poll(&mut cx).is_pending() && short.as_mut().poll(&mut cx).is_pending());
+    block_on(short).unwrap();
+    block_on(long).unwrap();
+    assert!(remote.time_left() <= LONG / 2, "{:?}", remote.time_left());
 }
 
 /// However long the message takes that a lease was lent, or passed on, its holder believes it no longer than its lender.

@@ -9,7 +9,7 @@ use fabric_util::sync::MutexGuard;
 
 use super::control::{Control, ControlState, UndatedLease};
 use super::message::LeaseMessage;
-use super::pending::{Answer, PendingRequest, forget};
+use super::pending::{Answer, PendingRenewal, PendingRequest, forget};
 use super::remote_state::{LeaseSource, RemoteLeaseState};
 use super::terms::by_own_clock;
 use crate::error::{Error, Result};
@@ -54,13 +54,12 @@ impl Control {
         .await
     }
 
-    /// Says until when.
-    pub(super) async fn renew(self: &Arc<Self>, lease: u64, time: Duration) -> Result<Instant> {
+    pub(super) async fn renew(self: &Arc<Self>, lease: u64, time: Duration) -> Result<()> {
         self.ask(|state, id, wakers| {
             let answer = Oneshot::new();
-            forget(&mut state.renewals, |(answer, _)| answer, wakers);
-            // The owner counts from a moment after this one, so this side stops no later than it.
-            state.renewals.insert(id, (answer.clone(), Instant::now()));
+            forget(&mut state.renewals, |asked| &asked.answer, wakers);
+            let asked = PendingRenewal { sent: Instant::now(), lease, answer: answer.clone() };
+            state.renewals.insert(id, asked);
             (answer, LeaseMessage::Renew { id, lease, time })
         })
         .await

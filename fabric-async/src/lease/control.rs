@@ -23,7 +23,7 @@ use fabric_util::sync::{Mutex, MutexGuard};
 use super::decision::LeaseDecision;
 use super::message::{LeaseMessage, MAX_LEN};
 use super::outbox::Outbox;
-use super::pending::{Answer, PendingRequest};
+use super::pending::{Answer, PendingRenewal, PendingRequest};
 use super::policy::LeasePolicy;
 use super::receives::Receives;
 use super::record::LeaseRecord;
@@ -102,7 +102,7 @@ pub(super) struct ControlState {
     /// What this side holds.
     pub(super) held: HashMap<u64, Weak<RemoteLeaseState>>,
     pub(super) requests: HashMap<u64, PendingRequest>,
-    pub(super) renewals: HashMap<u64, (Answer<Instant>, Instant)>,
+    pub(super) renewals: HashMap<u64, PendingRenewal>,
     pub(super) shares: HashMap<u64, Answer<RemoteRegion>>,
     /// What the peer lent unasked, and waits for the application.
     pub(super) offers: VecDeque<Arc<RemoteLeaseState>>,
@@ -261,8 +261,8 @@ impl Control {
         for asked in all.requests.into_values() {
             asked.answer.send(Err(Error::Disconnected(reason)), &mut wakers);
         }
-        for (answer, _) in all.renewals.into_values() {
-            answer.send(Err(Error::Disconnected(reason)), &mut wakers);
+        for asked in all.renewals.into_values() {
+            asked.answer.send(Err(Error::Disconnected(reason)), &mut wakers);
         }
         for answer in all.shares.into_values() {
             answer.send(Err(Error::Disconnected(reason)), &mut wakers);

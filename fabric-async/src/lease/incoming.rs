@@ -1,6 +1,7 @@
 //! How a connection for leases handles the peer's messages, and ends expired leases.
 
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use super::control::{Control, ControlState, UndatedLease};
@@ -85,16 +86,18 @@ impl Control {
                 if let Some(answer) = share {
                     answer.send(Err(Error::NotGranted(why)), &mut wakers);
                 }
-                if let Some((answer, _)) = renewal {
-                    answer.send(Err(Error::NotGranted(why)), &mut wakers);
+                if let Some(asked) = renewal {
+                    asked.answer.send(Err(Error::NotGranted(why)), &mut wakers);
                 }
             }
             LeaseMessage::Renewed { id, time } => {
-                let renewal = state.renewals.remove(&id);
+                let Some(asked) = state.renewals.remove(&id) else { return };
+                let held = state.held.get(&asked.lease).and_then(Weak::upgrade);
                 drop(state);
-                if let Some((answer, sent)) = renewal {
-                    answer.send(Ok(after(sent, time)), &mut Wakers::new());
-                }
+                // As of a grant. And here, in the order in which the owner renewed, whenever futures are polled.
+                let until = nanos(after(asked.sent, time));
+                held.iter().for_each(|held| held.until.store(until, Ordering::Release));
+                asked.answer.send(Ok(()), &mut Wakers::new());
             }
             LeaseMessage::Lend { lease, .. } if !state.has_room_for_offer() => {
                 self.answer(&mut state, &LeaseMessage::Release { lease });

@@ -36,6 +36,13 @@ impl PendingRequest {
     }
 }
 
+/// A renewal.
+pub(super) struct PendingRenewal {
+    pub(super) sent: Instant,
+    pub(super) lease: u64,
+    pub(super) answer: Answer<()>,
+}
+
 /// Drops requests without a waiting future, if the peer does not answer.
 pub(super) fn forget<T, A>(
     waiting: &mut HashMap<u64, T>,

@@ -157,9 +157,7 @@ impl RemoteLease {
     /// # Errors
     /// `NotGranted` beyond the owner's policy, or for a lease that was passed on; `LeaseEnded`; `Disconnected`.
     pub async fn renew(&self, time: Duration) -> Result<()> {
-        let until = self.control()?.renew(self.held.lease, time).await?;
-        self.held.until.store(nanos(until), Ordering::Release);
-        Ok(())
+        self.control()?.renew(self.held.lease, time).await
     }
 
     /// Gives it back. Operations that were not begun are refused, on other clones too; when those in flight are done, and the
