@@ -129,12 +129,13 @@ impl Sleep {
 
     #[inline]
     fn rouse(self: &Arc<Self>, node: &dyn WatchedNode) {
-        if self.end(node.driver()) {
-            if let Some(waker) = self.waker.get() {
-                waker.wake_by_ref();
-            }
-            self.see_to_it(node);
+        if self.end(node.driver())
+            && let Some(waker) = self.waker.get()
+        {
+            waker.wake_by_ref();
         }
+        // One that is awake may run no more as well: its runtime was left in the middle of a round.
+        self.see_to_it(node);
     }
 
     /// The node's thread is to see whether the task runs.
@@ -298,6 +299,28 @@ async fn watch(descriptor: std::io::Result<OwnedFd>, own: Own) {
         drop(node);
         if !poll_fn(|cx| own.sleep.poll(cx, &fd)).await {
             return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::NodeInner;
+
+    /// A runtime may be left while the task is awake, in the middle of a round: then it runs no more.
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no sockets")]
+    fn a_task_that_is_awake_and_does_not_run_is_taken_over() {
+        let node = crate::Node::builder().build().unwrap();
+        let weak: Weak<NodeInner> = Arc::downgrade(&node.inner);
+        let sleep = Sleep::new(weak);
+        sleep.round(Driven::driver(&*node.inner));
+        sleep.rouse(&*node.inner);
+        let until = Instant::now() + Duration::from_secs(30);
+        while sleep.is_able() {
+            assert!(Instant::now() < until, "the node's thread takes over");
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }
