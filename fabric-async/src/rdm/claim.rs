@@ -122,7 +122,7 @@ impl ClaimedMessage {
         self.len() == 0
     }
 
-    /// RecvPort it. A future as [`RecvMessage`](super::RecvMessage) is; the message is lost if it is dropped, or fails.
+    /// Receives it. A future as [`RecvMessage`](super::RecvMessage) is; the message is lost if it is dropped, or fails.
     ///
     /// # Errors
     /// As of [`Endpoint::recv`](super::Endpoint::recv); the fabric's `InvalidState` if the peer was lost before all of the
@@ -140,7 +140,7 @@ impl ClaimedMessage {
         ReceiveClaimed { future: OpFuture::new(to, stage) }
     }
 
-    /// RecvPort it into a buffer of the pool that is as long as it; waits while the pool has no memory.
+    /// Receives it into a buffer of the pool that is as long as it; waits while the pool has no memory.
     ///
     /// # Errors
     /// `PoolExhausted`: it is longer than the pool may ever be. Else as [`receive`](ClaimedMessage::receive).

@@ -167,7 +167,7 @@ impl Endpoint {
         Ok(self.inner.endpoint()?.max_inject()?)
     }
 
-    /// RecvPort the first message of a pattern that meets this receive. See [`RecvMessage`] for what dropping it does.
+    /// Receives the first message of a pattern that meets this receive. See [`RecvMessage`] for what dropping it does.
     ///
     /// # Errors
     /// [`Truncated`](crate::Error::Truncated): the message was longer. `Disconnected`, `PeerGone` and `Failed` (canceled): the
@@ -177,7 +177,7 @@ impl Endpoint {
         RecvMessage::new(&self.inner, pattern, into)
     }
 
-    /// RecvPort messages of a pattern one behind the other into a buffer, until less than `min_free` bytes of it are free, or it has
+    /// Receives messages of a pattern one behind the other into a buffer, until less than `min_free` bytes of it are free, or it has
     /// taken as many as [`RecvMany`] says.
     ///
     /// # Errors
@@ -194,7 +194,7 @@ impl Endpoint {
         ClaimNext::new(&self.inner, pattern)
     }
 
-    /// RecvPort a message of a pattern of any length that meets no other receive, into a buffer of the pool as long as it.
+    /// Receives a message of a pattern of any length that meets no other receive, into a buffer of the pool as long as it.
     ///
     /// It [claims](Endpoint::claim) it first, and waits for memory and payload then: dropped at that, the message is lost. A peer
     /// chooses the length: where it is not trusted, claim, and look.

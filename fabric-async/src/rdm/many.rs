@@ -1,4 +1,4 @@
-//! RecvPort of many messages into one buffer.
+//! Receives of many messages into one buffer.
 
 use std::collections::VecDeque;
 use std::fmt;

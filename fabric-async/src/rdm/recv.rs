@@ -1,4 +1,4 @@
-//! RecvPort of one message.
+//! Receives of one message.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -19,7 +19,7 @@ use crate::op_future::{OpFuture, OpState, PostOp};
 
 /// A receive of one message: a future of the buffer and what is known of the message, or of an error with the buffer in it.
 ///
-/// - Nothing happens until it is polled, or [`posted`](RecvMessage::posted). RecvPort are posted in the order of their first
+/// - Nothing happens until it is polled, or [`posted`](RecvMessage::posted). Receives are posted in the order of their first
 ///   polls, and take messages in that order. At the endpoint's `recv_depth` it waits for room.
 /// - A message that is longer than the buffer ends it as [`Error::Truncated`]: what fits is there, the rest is lost.
 /// - Dropping it before it has met a message cancels it: the message that it would have taken goes to another receive, and the
