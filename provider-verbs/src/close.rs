@@ -5,6 +5,8 @@
 //! succeeded right before the end have no completion, and look like operations in flight. An end marker reports the last
 //! of them: a request without effect behind them, which the device flushes like all others.
 
+use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
@@ -15,10 +17,10 @@ use fabric_util::log_line;
 
 use crate::conn::{CloseReason, Conn, ConnState, State};
 use crate::cq::{Queue, Sink};
-use crate::domain::state::AfterReport;
+use crate::domain::state::{AfterReport, Stops};
 use crate::domain::timers::Timer;
 use crate::error::NAME;
-use crate::ffi;
+use crate::handle::QpState;
 use crate::tokens::{LastUnsignaled, later};
 
 /// When to look again whether a post has returned, and to try again what a device refused.
@@ -33,9 +35,23 @@ const LOOK: Duration = Duration::from_micros(100);
 /// the processors have too much to do: that device is the kernel's software, and has to wait for them as this thread has.
 const SILENT_LAST_RECEIVE: Duration = Duration::from_millis(20);
 const SILENT_LOOKS: u32 = 200;
+/// How long a queue pair of such a device may go on with the packet at hand, once it was moved to the error state.
+const SILENT_PACKET: Duration = Duration::from_millis(100);
 
 pub(crate) fn index(side: Side) -> usize {
     usize::from(side == Side::Recv)
+}
+
+impl Stops for Conn {
+    fn stop(&self, anew: bool) -> bool {
+        let mut state = self.lock();
+        let asked = state.closed.is_some() && (anew || state.flushed.is_none());
+        asked && self.try_flush(&mut state).is_err()
+    }
+
+    fn queues(&self) -> [&Arc<Queue>; 2] {
+        [&self.send_queue, &self.recv_queue]
+    }
 }
 
 impl Conn {
@@ -80,12 +96,12 @@ impl Conn {
         self.dead.store(true, Ordering::SeqCst);
         // Orders the flag before the flush: see `flush_late_receives`.
         fence(Ordering::SeqCst);
-        self.flush();
+        self.flush(state);
         if !quiet {
             self.mark_end(state);
         }
         if let Some(probe) = &self.probe {
-            // It fails only if the device is gone.
+            // It has no memory of the owner's.
             let _ = probe.fail();
         }
         if let Some((context, id)) = state.id.take() {
@@ -119,26 +135,33 @@ impl Conn {
         Event::Disconnected { endpoint: self.id, reason }
     }
 
-    fn flush(&self) {
-        let lost = self.domain.device.is_lost();
-        let failed = if lost && self.domain.device.test_limits.no_flush {
-            Err(std::io::ErrorKind::Unsupported.into())
-        } else {
-            self.qp.fail()
-        };
-        if let Err(cause) = failed {
-            self.flush_failed.store(true, Ordering::Release);
-            if !lost {
-                log_line!(Error, "{}: its queue pair cannot be flushed: {cause}", self.id);
+    /// Has the device flush what is in flight. Where it refuses, it may go on with all of that: the domain tries again.
+    fn flush(&self, state: &mut State) {
+        if let Err(cause) = self.try_flush(state) {
+            self.domain.seek_proof();
+            if !self.domain.device.is_lost() {
+                log_line!(Error, "{}: its queue pair cannot be flushed yet: {cause}", self.id);
             }
         }
+    }
+
+    fn try_flush(&self, state: &mut State) -> io::Result<()> {
+        let failed = self.domain.device.fail(&self.qp);
+        match failed {
+            Ok(()) => _ = state.flushed.get_or_insert_with(Instant::now),
+            Err(_) => state.flushed = None,
+        }
+        failed
     }
 
     /// Posts an end marker if the last operation may have succeeded without a completion. Operations that the device has
     /// executed by now are not behind the last unsignaled post; those behind it are flushed, which completes them.
     pub(crate) fn mark_end(&self, state: &mut State) {
-        if self.flush_failed.load(Ordering::Acquire) {
+        if self.domain.device.is_gone() {
             return;
+        }
+        if state.flushed.is_none() {
+            return self.domain.deadline(LATER, self.number, Timer::EndMarker);
         }
         let posted = match self.tokens.last_unsignaled() {
             LastUnsignaled::Pending => {
@@ -219,12 +242,9 @@ impl Conn {
         });
     }
 
-    /// Cancels what a queue of this connection has in flight and a device that was taken away will never complete;
-    /// under the completion queue's lock, after everything that the device did complete.
+    /// Cancels what a queue of this connection has in flight and a device that is gone will never complete; under the
+    /// completion queue's lock, after everything that the device did complete.
     pub(crate) fn cancel_in_flight(&self, queue: &Queue, sink: &mut Sink<'_>) {
-        if !self.flush_failed.load(Ordering::Acquire) {
-            return;
-        }
         let mut state = self.lock();
         for (side, of) in [(Side::Send, &self.send_queue), (Side::Recv, &self.recv_queue)] {
             // Held completions are released together with the queue's others.
@@ -251,8 +271,8 @@ impl Conn {
         }
         fence(Ordering::SeqCst);
         if self.dead.load(Ordering::Relaxed) {
-            let _state = self.lock();
-            self.flush();
+            let mut state = self.lock();
+            self.flush(&mut state);
         }
     }
 
@@ -268,20 +288,32 @@ impl Conn {
         let (was_ready, closed) = (state.was_ready, state.closed);
         drop(state);
         let Some(closed) = closed.filter(|_| self.shared.is_some() && was_ready) else { return };
-        if self.flush_failed.load(Ordering::Acquire) {
-            return;
-        }
         let silent = self.domain.device.quirks.last_receive_is_silent;
         let is_overdue = |looks| {
             let is_quiet = silent && looks >= SILENT_LOOKS;
             closed.elapsed() >= if is_quiet { SILENT_LAST_RECEIVE } else { LAST_RECEIVE }
         };
         let mut looks = 0;
-        while !self.last_receive.load(Ordering::Acquire) && !is_overdue(looks) {
+        let is_done = || self.last_receive.load(Ordering::Acquire) || self.domain.device.is_gone();
+        while !is_done() && !is_overdue(looks) {
             std::thread::sleep(LOOK);
             self.domain.take_async_events();
             looks += 1;
         }
+    }
+
+    /// Whether the queue pair has stopped, and holds no receive of its shared queue any more.
+    pub(crate) fn takes_no_more(&self) -> bool {
+        let state = self.lock();
+        if state.closed.is_some() && !state.was_ready {
+            // No message reaches it.
+            return true;
+        }
+        let Some(flushed) = state.flushed else { return false };
+        let silent = self.domain.device.quirks.last_receive_is_silent;
+        let is_done = self.last_receive.load(Ordering::Acquire)
+            || silent && flushed.elapsed() >= SILENT_PACKET;
+        is_done && matches!(self.qp.state(), Ok(QpState::Error))
     }
 
     /// Ends the connection because its owner lets it go. `Ok`: the device touches no segment any more.
@@ -308,6 +340,11 @@ impl Conn {
         }
         self.forget_probe(&mut state);
         drop(state);
+        let destroyed = self.domain.device.unless_gone(destroyed);
+        if destroyed.is_err() {
+            self.scratch_slot.keep();
+            self.shared.iter().for_each(|shared| shared.keep());
+        }
         // Completions that came in between; from here on none comes.
         self.send_queue.drain();
         self.recv_queue.drain();
@@ -319,16 +356,9 @@ impl Conn {
         self.send_queue.forget(self.qp.number(), self.id);
         self.recv_queue.forget(self.qp.number(), self.id);
         self.domain.remove_conn(self.number);
-        match destroyed {
-            // A device that went took its queue pairs along: the kernel has ended them before it answers so.
-            Err(cause)
-                if !(self.domain.device.is_lost() && ffi::code(&cause) == Some(libc::EIO)) =>
-            {
-                self.scratch_slot.keep();
-                let text = format!("{}: its queue pair stays until the process ends", self.id);
-                Err(Error::Internal(Failure::new("end", text).of(NAME).because(cause)))
-            }
-            _ => Ok(()),
-        }
+        destroyed.map_err(|cause| {
+            let text = format!("{}: its queue pair stays until the process ends", self.id);
+            Error::Internal(Failure::new("end", text).of(NAME).because(cause))
+        })
     }
 }

@@ -59,6 +59,8 @@ pub(crate) struct State {
     pub(crate) conn_state: ConnState,
     /// When it was closed.
     pub(crate) closed: Option<Instant>,
+    /// When the device took over to flush what is in flight; nothing where it refused that last.
+    pub(crate) flushed: Option<Instant>,
     /// Whether the peer's messages could reach the queue pair.
     pub(crate) was_ready: bool,
     pub(crate) soft_queue: SoftSendQueue,
@@ -113,8 +115,6 @@ pub(crate) struct Conn {
     pub(crate) dead: AtomicBool,
     /// The queue pair holds no receive of a shared queue any more.
     pub(crate) last_receive: AtomicBool,
-    /// The queue pair could not be flushed: the device will not complete what is in flight.
-    pub(crate) flush_failed: AtomicBool,
     state: Mutex<State>,
     bounce: Option<Bounce>,
     // Last: the device may write to it as long as there are queue pairs.
@@ -156,6 +156,7 @@ impl Conn {
         let state = State {
             conn_state: ConnState::Idle,
             closed: None,
+            flushed: None,
             was_ready: false,
             soft_queue: SoftSendQueue::default(),
             id: None,
@@ -190,7 +191,6 @@ impl Conn {
             unacked_send: AtomicBool::new(false),
             dead: AtomicBool::new(false),
             last_receive: AtomicBool::new(false),
-            flush_failed: AtomicBool::new(false),
             state: Mutex::new(state),
             bounce,
             scratch_slot: device.scratch.slot()?,

@@ -38,8 +38,8 @@ pub(crate) trait CqMember: Send + Sync {
     fn complete(&self, wr_id: u64, ended: ibv_wc_status::Type, sink: &mut Sink<'_>);
     /// Cancels a read that cannot be proven to have succeeded, as its device says.
     fn cancel_read(&self, read: Token, sink: &mut Sink<'_>);
-    /// Cancels what this queue has in flight and a device that was taken away will never complete; after everything
-    /// that the device did complete.
+    /// Cancels what this queue has in flight and a device that is gone will never complete; after everything that the
+    /// device did complete.
     fn cancel_in_flight(&self, queue: &Queue, sink: &mut Sink<'_>);
     /// Whether the device has the queue pair in error.
     fn is_broken(&self) -> bool;
@@ -302,7 +302,7 @@ impl Queue {
     pub(crate) fn release(&self, put: impl FnOnce(&mut VecDeque<RawCompletion>)) {
         let mut state = self.lock();
         put(&mut state.ring);
-        if self.device.is_lost() {
+        if self.device.is_gone() {
             // The cancellation of operations that the device will not complete was put off as well.
             self.drain_locked(&mut state);
         }
@@ -356,7 +356,7 @@ impl Queue {
                 while let Some(read) = sink.unverified.pop() {
                     self.fail_read(read, sink);
                 }
-                if self.device.is_lost() {
+                if self.device.is_gone() {
                     self.cancel_in_flight(sink);
                 }
                 return;

@@ -6,8 +6,8 @@
 use std::any::Any;
 use std::mem::MaybeUninit;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Arc, Weak};
 
 use fabric_core::datagram::MAX_DATAGRAM_SEGMENTS;
 use fabric_core::{
@@ -22,10 +22,11 @@ use crate::chain::OWN_SEGMENTS;
 use crate::cq::{CqMember, Queue, Sink, VerbsCq};
 use crate::datagram_receive::DatagramReceiver;
 use crate::device::device_and_port;
-use crate::domain::state::{DatagramEvents, DomainState};
+use crate::domain::state::{DatagramEvents, DomainState, Stops};
 use crate::error::{NAME, failed};
 use crate::ffi::{self, ibv_send_flags, ibv_send_wr, ibv_sge, ibv_wc_status, ibv_wr_opcode};
 use crate::handle::{Ah, Qp, QpAttributes, QpState, Route};
+use crate::open_device::OpenDevice;
 use crate::post::refused;
 use crate::sysfs::Sysfs;
 use crate::tokens::Tokens;
@@ -56,8 +57,10 @@ pub(crate) struct DatagramQp {
     tokens: Tokens,
     /// A request has failed, or the device is gone: nothing is posted any more.
     broken: AtomicBool,
-    /// The device will not complete what is in flight.
-    flush_failed: AtomicBool,
+    /// The device has refused to flush what is in flight.
+    refused: AtomicBool,
+    device: Arc<OpenDevice>,
+    domain: Weak<DomainState>,
 }
 
 /// A datagram endpoint.
@@ -119,7 +122,9 @@ impl VerbsDatagrams {
             bounce,
             tokens: Tokens::new(attr.send_depth),
             broken: AtomicBool::new(false),
-            flush_failed: AtomicBool::new(false),
+            refused: AtomicBool::new(false),
+            device: device.clone(),
+            domain: Arc::downgrade(domain),
         });
         pair.send_queue.add(pair.clone());
         pair.recv_queue.add(pair.clone());
@@ -166,18 +171,41 @@ impl DatagramEvents for DatagramQp {
         self.broken.store(true, Ordering::Release);
         // Orders the flag before the flush: a post that does not see the one is seen by the other.
         fence(Ordering::SeqCst);
-        let life = self.life.lock();
-        let flushed = self.qp.fail();
-        drop(life);
-        if flushed.is_err() {
-            self.flush_failed.store(true, Ordering::Release);
-        }
+        self.flush();
         self.send_queue.drain();
         self.recv_queue.drain();
     }
 }
 
+impl Stops for DatagramQp {
+    fn stop(&self, anew: bool) -> bool {
+        let asked = anew && self.broken.load(Ordering::Acquire);
+        (asked || self.refused.load(Ordering::Acquire)) && self.try_flush()
+    }
+
+    fn queues(&self) -> [&Arc<Queue>; 2] {
+        [&self.send_queue, &self.recv_queue]
+    }
+}
+
 impl DatagramQp {
+    /// Has the device flush what is in flight. Where it refuses, it may go on with that: the domain tries again.
+    fn flush(&self) {
+        if self.try_flush()
+            && let Some(domain) = self.domain.upgrade()
+        {
+            domain.seek_proof();
+        }
+    }
+
+    /// Whether the device refuses.
+    fn try_flush(&self) -> bool {
+        let _life = self.life.lock();
+        let refused = self.device.fail(&self.qp).is_err();
+        self.refused.store(refused, Ordering::Release);
+        refused
+    }
+
     fn refusal(&self, domain: &DomainState) -> Option<Error> {
         if domain.device.is_lost() {
             return Some(Error::DeviceLost);
@@ -258,9 +286,8 @@ impl CqMember for DatagramQp {
             _ => Status::Internal,
         };
         if !self.broken.swap(true, Ordering::AcqRel) {
-            let _life = self.life.lock();
-            // What is in flight behind it ends too. It fails only where the device is gone.
-            let _ = self.qp.fail();
+            // What is in flight behind it ends too.
+            self.flush();
         }
         let mut completion = RawCompletion::new(token, status);
         completion.provider_code = ended;
@@ -273,9 +300,6 @@ impl CqMember for DatagramQp {
     }
 
     fn cancel_in_flight(&self, queue: &Queue, sink: &mut Sink<'_>) {
-        if !self.flush_failed.load(Ordering::Acquire) {
-            return;
-        }
         for (side, of) in [(Side::Send, &self.send_queue), (Side::Recv, &self.recv_queue)] {
             if let Some(last) =
                 std::ptr::eq(&**of, queue).then(|| self.tokens.take_last(side)).flatten()
@@ -380,18 +404,12 @@ unsafe impl DatagramOps for VerbsDatagrams {
         pair.send_queue.remove(&**pair);
         pair.recv_queue.remove(&**pair);
         pair.recv_queue.forget_datagrams(pair.qp.number(), &*pair.receiver);
-        match destroyed {
-            // A device that went took its queue pairs along: the kernel has ended them before it answers so.
-            Err(cause)
-                if !(self.domain.device.is_lost() && ffi::code(&cause) == Some(libc::EIO)) =>
-            {
-                pair.receiver.keep();
-                std::mem::forget(pair.clone());
-                let text = "the queue pair stays until the process ends";
-                Err(Error::Internal(Failure::new("end", text).of(NAME).because(cause)))
-            }
-            _ => Ok(()),
-        }
+        self.domain.device.unless_gone(destroyed).map_err(|cause| {
+            pair.receiver.keep();
+            std::mem::forget(pair.clone());
+            let text = "the queue pair stays until the process ends";
+            Error::Internal(Failure::new("end", text).of(NAME).because(cause))
+        })
     }
 
     fn drops(&self) -> DatagramDrops {

@@ -13,6 +13,7 @@ use crate::domain::state::{AfterReport, ConnEvents};
 use crate::domain::timers::Timer;
 use crate::ffi::{ibv_wc_status, rdma_cm_event_type as cm};
 use crate::handle::{CmEvent, QpState};
+use crate::shared_queue::SharedQueue;
 use crate::windows::GrantedPart;
 
 impl ConnEvents for Conn {
@@ -119,6 +120,10 @@ impl ConnEvents for Conn {
 
     fn last_receive(&self) {
         self.last_receive.store(true, Ordering::Release);
+    }
+
+    fn may_take_from(&self, shared: &SharedQueue) -> bool {
+        self.shared.as_deref().is_some_and(|own| std::ptr::eq(own, shared)) && !self.takes_no_more()
     }
 
     fn check_queue_pair(&self) {

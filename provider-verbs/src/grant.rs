@@ -8,7 +8,6 @@
 //! the part exact on drivers that look at the registration's bounds only (rdma_rxe), leaves the region as it was, and
 //! its end is proof that the device reaches the part no more.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use fabric_core::{Access, DisconnectReason, Error, GrantOps, Result};
@@ -133,10 +132,9 @@ impl Conn {
 
     /// Frees the windows of a queue pair that is in error, before it is destroyed.
     pub(crate) fn free_windows(&self, state: &mut State) {
-        let lost = self.domain.device.is_lost();
         state.windows.binding = None;
         for window in state.windows.all.drain(..) {
-            if let Err(cause) = window.deallocate(lost) {
+            if let Err(cause) = window.deallocate(&self.domain.device) {
                 log_line!(Error, "{}: {cause}: a grant's window stays", self.id);
             }
         }
@@ -153,13 +151,13 @@ struct VerbsGrant {
 }
 
 impl VerbsGrant {
-    /// How far the window is, once completions were taken. A device that was taken away completes nothing.
+    /// How far the window is, once completions were taken. A device that is gone completes nothing.
     fn window_state(&self) -> WindowState {
         if self.window.state() == WindowState::Binding
             && let Some(conn) = self.conn.upgrade()
         {
             conn.send_queue.drain();
-            if conn.flush_failed.load(Ordering::Acquire) {
+            if conn.domain.device.is_gone() {
                 self.window.set_bound(false);
             }
         }
@@ -193,7 +191,7 @@ unsafe impl GrantOps for VerbsGrant {
         {
             conn.cancel_binding(&self.window);
         }
-        let ended = self.window.close(self.domain.device.is_lost()).ok_or(Error::Busy)?;
+        let ended = self.window.close(&self.domain.device).ok_or(Error::Busy)?;
         ended.map_err(|cause| Error::system("revoke", NAME, cause))?;
         if let Some(conn) = conn {
             conn.lock().windows.all.retain(|window| window.number != self.window.number);

@@ -10,7 +10,7 @@ use fabric_core::{Access, EndpointId, Error, GrantOps, RegistrationOps, Result};
 
 use crate::domain::state::DomainState;
 use crate::error::{NAME, register_failed};
-use crate::ffi::{self, ibv_access_flags};
+use crate::ffi::ibv_access_flags;
 use crate::handle::Mr;
 use crate::windows::GrantedPart;
 
@@ -70,19 +70,11 @@ unsafe impl RegistrationOps for VerbsRegistration {
     }
 
     fn deregister(&mut self) -> Result<()> {
-        match self.mr.deregister() {
-            // A device that went took its registrations along: the kernel has ended them before it answers so.
-            Err(cause)
-                if !(self.domain.device.is_lost() && ffi::code(&cause) == Some(libc::EIO)) =>
-            {
-                Err(Error::system("deregister", NAME, cause))
-            }
-            _ => {
-                self.mr.forget();
-                self.domain.deregistered();
-                Ok(())
-            }
-        }
+        let ended = self.domain.device.unless_gone(self.mr.deregister());
+        ended.map_err(|cause| Error::system("deregister", NAME, cause))?;
+        self.mr.forget();
+        self.domain.deregistered();
+        Ok(())
     }
 }
 

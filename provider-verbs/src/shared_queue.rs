@@ -18,6 +18,8 @@ pub(crate) struct SharedQueue {
     last: AtomicU64,
     /// All that was in flight has been reported, since the device is gone; set under the lock of the completion queue.
     canceled: Arc<AtomicBool>,
+    /// A queue pair that was to be destroyed is still there, and may take receives.
+    stays: AtomicBool,
 }
 
 impl SharedQueue {
@@ -27,12 +29,23 @@ impl SharedQueue {
             queue: queue.clone(),
             last: AtomicU64::new(NO_TOKEN),
             canceled: Arc::default(),
+            stays: AtomicBool::new(false),
         })
     }
 
     /// An endpoint that takes its receives from this queue, for the completion queue.
     pub(crate) fn sharer(&self, endpoint: EndpointId) -> Sharer {
         Sharer { endpoint, canceled: self.canceled.clone() }
+    }
+
+    /// A queue pair could not be destroyed, and may take receives until the device is gone.
+    pub(crate) fn keep(&self) {
+        self.stays.store(true, Ordering::Release);
+    }
+
+    /// Whether there is such a queue pair.
+    pub(crate) fn stays(&self) -> bool {
+        self.stays.load(Ordering::Acquire)
     }
 
     /// Whether what the device still says of it has been reported.

@@ -2,7 +2,8 @@
 //!
 //! A queue pair in error completes the one receive that it has taken from its shared queue and a message has begun; what is in
 //! the queue stays for others (InfiniBand specification, "Shared Receive Queue"). So the end of a connection waits for one completion
-//! (`close.rs`), and when the device is lost, the queue itself reports all others.
+//! (`close.rs`), and when the device is lost, the queue itself reports all others, once no queue pair takes one any more
+//! (`domain/proof.rs`).
 
 use std::sync::Arc;
 
@@ -11,7 +12,6 @@ use fabric_core::{Error, Failure, Posted, RecvWork, Result, SharedReceiveAttr, S
 use crate::cq::VerbsCq;
 use crate::domain::state::DomainState;
 use crate::error::{NAME, failed};
-use crate::ffi;
 use crate::handle::Srq;
 use crate::receive::post_receives;
 use crate::shared_queue::SharedQueue;
@@ -64,16 +64,11 @@ unsafe impl SharedReceiveOps for VerbsSharedReceives {
         // From here on it is not canceled any more.
         self.domain.shared.lock().retain(|shared| !Arc::ptr_eq(shared, &self.shared));
         // SAFETY: posts do not come beside or after `quiesce`; queue pairs hold it, but make no call on it.
-        match unsafe { self.shared.srq.destroy() } {
-            // A device that went took its queues along: the kernel has ended them before it answers so.
-            Err(cause)
-                if !(self.domain.device.is_lost() && ffi::code(&cause) == Some(libc::EIO)) =>
-            {
-                let text = "the shared receive queue stays until the process ends";
-                Err(Error::Internal(Failure::new("end", text).of(NAME).because(cause)))
-            }
-            _ => Ok(()),
-        }
+        let destroyed = unsafe { self.shared.srq.destroy() };
+        self.domain.device.unless_gone(destroyed).map_err(|cause| {
+            let text = "the shared receive queue stays until the process ends";
+            Error::Internal(Failure::new("end", text).of(NAME).because(cause))
+        })
     }
 }
 

@@ -8,6 +8,7 @@ use fabric_util::sync::Mutex;
 
 use crate::ffi::{self, ibv_access_flags};
 use crate::handle::{Mr, Mw};
+use crate::open_device::OpenDevice;
 
 /// Part of a region, to be opened to a peer.
 pub(crate) struct GrantedPart {
@@ -74,38 +75,29 @@ impl Window {
         }
     }
 
-    /// Frees the window: its key opens nothing any more. `lost`: the device is gone.
-    pub(crate) fn deallocate(&self, lost: bool) -> io::Result<()> {
+    /// Frees the window: its key opens nothing any more.
+    pub(crate) fn deallocate(&self, device: &OpenDevice) -> io::Result<()> {
         let mut parts = self.parts.lock();
         parts.state = WindowState::Closed;
-        unless_lost(lost, parts.mw.deallocate())?;
+        device.unless_gone(parts.mw.deallocate())?;
         parts.mw.forget();
         Ok(())
     }
 
     /// Frees the window and ends the registration beneath; `None` while it is binding.
-    pub(crate) fn close(&self, lost: bool) -> Option<io::Result<()>> {
+    pub(crate) fn close(&self, device: &OpenDevice) -> Option<io::Result<()>> {
         if self.state() == WindowState::Binding {
             return None;
         }
-        Some(self.deallocate(lost).and_then(|()| self.deregister(lost)))
+        Some(self.deallocate(device).and_then(|()| self.deregister(device)))
     }
 
-    fn deregister(&self, lost: bool) -> io::Result<()> {
+    fn deregister(&self, device: &OpenDevice) -> io::Result<()> {
         let mut parts = self.parts.lock();
-        unless_lost(lost, parts.mr.deregister())?;
+        device.unless_gone(parts.mr.deregister())?;
         parts.mr.forget();
         Ok(())
     }
-}
-
-/// A device that went took its objects along: the kernel has ended them before it answers so.
-fn unless_lost(lost: bool, ended: io::Result<()>) -> io::Result<()> {
-    ended.or_else(
-        |cause| {
-            if lost && ffi::code(&cause) == Some(libc::EIO) { Ok(()) } else { Err(cause) }
-        },
-    )
 }
 
 /// The windows of a connection.

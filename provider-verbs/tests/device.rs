@@ -13,6 +13,8 @@ mod calls;
 mod discovery;
 #[path = "../../tests/faults/mod.rs"]
 mod faults;
+#[path = "device/flush.rs"]
+mod flush;
 #[path = "../../tests/held/mod.rs"]
 mod held;
 #[path = "device/inject.rs"]
@@ -66,7 +68,7 @@ const fn software(name: &'static str, run: fn()) -> Case {
     Case { name, run, software: true }
 }
 
-const CASES: [Case; 33] = [
+const CASES: [Case; 35] = [
     case("a_killed_idle_peer_is_noticed", peers::killed_idle),
     case("a_killed_busy_peer_is_noticed", peers::killed_busy),
     case("a_stopped_peer_is_not_lost", peers::stopped),
@@ -93,6 +95,7 @@ const CASES: [Case; 33] = [
     case("an_endpoint_that_goes_ends_a_begun_shared_receive", shared::quiesce_ends_what_was_begun),
     case("shared_receives_outlive_endpoints", shared::ends_leave_the_rest),
     case("every_call_may_fail", calls::may_fail),
+    case("a_refused_flush_is_tried_again", flush::is_tried_again),
     case("a_queue_pair_that_stays_keeps_its_memory", stays::keeps_its_memory),
     software("a_port_that_is_down_is_told", discovery::a_port_that_is_down),
     software("a_file_that_may_not_be_opened_is_told", discovery::a_file_that_may_not_be_opened),
@@ -100,6 +103,7 @@ const CASES: [Case; 33] = [
     software("a_port_that_goes_down_is_an_event", port::is_an_event),
     software("a_lost_device_ends_everything", loss::ends_everything),
     software("a_device_taken_away_too", loss::ends_everything_silently),
+    software("a_lost_device_that_goes_on_frees_nothing", loss::is_believed_once_it_has_stopped),
 ];
 
 fn main() -> ExitCode {

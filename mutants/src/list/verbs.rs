@@ -9,7 +9,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Verbs,
         edits: &[edit(
             "VerbsGrant::revoke",
-            "self.window.close(self.domain.device.is_lost()).ok_or(Error::Busy)?",
+            "self.window.close(&self.domain.device).ok_or(Error::Busy)?",
             "return Ok(())",
         )],
         cases: &["protection.grant_revoked"],

@@ -1,5 +1,6 @@
 //! Domains: an open device and its thread.
 
+mod proof;
 pub(crate) mod state;
 mod thread;
 pub(crate) mod timers;

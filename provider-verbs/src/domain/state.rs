@@ -40,9 +40,6 @@ const DISCONNECT_LINGER: Duration = Duration::from_secs(6);
 /// How long after a refusal the device of the peer may take to end its queue pair, also where it waits for a processor.
 const REFUSAL_SETTLES: Duration = Duration::from_millis(10);
 
-/// How long a queue pair that was moved to the error state may go on with the packet at hand.
-pub(super) const LAST_PACKET: Duration = Duration::from_millis(100);
-
 /// What to do once an event was reported.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AfterReport {
@@ -53,8 +50,16 @@ pub(crate) enum AfterReport {
     Release(u64),
 }
 
+/// A queue pair whose owner wants no more of it, as its domain sees it.
+pub(crate) trait Stops {
+    /// Moves the queue pair to the error state, where the device has refused that, or `anew`; whether the device refuses.
+    fn stop(&self, anew: bool) -> bool;
+    /// Its completion queues.
+    fn queues(&self) -> [&Arc<Queue>; 2];
+}
+
 /// A connection, as its domain sees it. No lock is held when these are called.
-pub(crate) trait ConnEvents: Send + Sync {
+pub(crate) trait ConnEvents: Stops + Send + Sync {
     /// Its number in the domain.
     fn number(&self) -> u64;
     fn endpoint(&self) -> EndpointId;
@@ -67,6 +72,8 @@ pub(crate) trait ConnEvents: Send + Sync {
     fn probe_ended(&self, status: ibv_wc_status::Type);
     /// What it had taken from a shared receive queue has completed.
     fn last_receive(&self);
+    /// Whether its queue pair may still take a receive of a shared queue, or write to one.
+    fn may_take_from(&self, shared: &SharedQueue) -> bool;
     /// Closes the connection if the device itself has put the queue pair into the error state.
     fn check_queue_pair(&self);
     /// The first message came before the peer's confirmation, which may be lost.
@@ -85,7 +92,7 @@ pub(crate) trait ConnEvents: Send + Sync {
 }
 
 /// A datagram endpoint, as its domain sees it.
-pub(crate) trait DatagramEvents: Send + Sync {
+pub(crate) trait DatagramEvents: Stops + Send + Sync {
     /// The device is gone, or nothing serves it: all that is in flight ends.
     fn lose(&self);
 }
@@ -125,6 +132,8 @@ pub(crate) struct DomainState {
     pub(crate) datagrams: Mutex<Vec<Arc<dyn DatagramEvents>>>,
     pub(super) timers: Mutex<Timers<u64, Timer>>,
     pub(super) scan: Mutex<RefusalScan>,
+    /// The device is asked again to stop.
+    pub(super) seeks_proof: AtomicBool,
     /// Events of the device that wait for the thread.
     async_events: Mutex<VecDeque<AsyncEvent>>,
     /// Queues with active soft queues.
@@ -156,6 +165,7 @@ impl DomainState {
             datagrams: Mutex::default(),
             timers: Mutex::default(),
             scan: Mutex::default(),
+            seeks_proof: AtomicBool::new(false),
             async_events: Mutex::default(),
             watched: Mutex::default(),
             wakeup: Wakeup::new().map_err(fail)?,
@@ -320,12 +330,13 @@ impl DomainState {
         }
     }
 
-    /// The device is gone: so is everything on it.
-    pub(super) fn lose(&self) {
-        if self.device.set_lost() {
+    /// The device is gone, or part of it has failed: everything on it ends.
+    pub(super) fn lose(&self, whole: bool) {
+        let is_news = if whole { self.device.set_lost() } else { self.device.set_unserved() };
+        if is_news {
             self.report(Event::DeviceLost, AfterReport::Nothing);
             self.end_all(DisconnectReason::DeviceLost);
-            self.deadline(LAST_PACKET, DOMAIN, Timer::SharedReceives);
+            self.seek_proof();
             log_line!(Error, "{}: the device is gone", self.device.info.device);
         }
     }
@@ -339,12 +350,6 @@ impl DomainState {
         for pair in datagrams {
             callback::caught(|| pair.lose());
         }
-    }
-
-    /// Cancels what is in flight of shared receive queues, whose queue pairs have all failed.
-    pub(super) fn cancel_shared_receives(&self) {
-        // Under the lock, so that a queue that goes is not canceled afterwards.
-        self.shared.lock().iter().for_each(|shared| shared.cancel());
     }
 
     /// Takes events of the device: any thread that waits for one of a connection may, and leaves the others to the domain's.

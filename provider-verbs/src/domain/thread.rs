@@ -16,7 +16,7 @@ use fabric_util::wakeup::poll_until;
 use fabric_util::{callback, log_line};
 use rustix::event::{PollFd, PollFlags};
 
-use super::state::{AfterReport, CmIdOwner, DomainState, LAST_PACKET};
+use super::state::{AfterReport, CmIdOwner, DomainState};
 use super::timers::{DOMAIN, Timer, early};
 use crate::error::NAME;
 use crate::ffi::rdma_cm_event_type as cm;
@@ -40,12 +40,11 @@ impl DomainState {
     fn run(self: Arc<Self>) {
         if callback::caught(|| self.serve()).is_none() {
             // Without the thread nothing new could be served.
-            self.device.set_lost();
+            self.device.set_unserved();
+            log_line!(Error, "{}: the domain's thread panicked", self.device.info.device);
             self.end_all(DisconnectReason::Internal);
             self.flush_reports();
-            std::thread::sleep(LAST_PACKET);
-            self.cancel_shared_receives();
-            log_line!(Error, "{}: the domain's thread panicked", self.device.info.device);
+            self.prove_all();
         }
     }
 
@@ -94,7 +93,7 @@ impl DomainState {
 
     fn cm_event(self: &Arc<Self>, event: CmEvent) {
         if event.kind == cm::RDMA_CM_EVENT_DEVICE_REMOVAL {
-            return self.lose();
+            return self.lose(true);
         }
         match self.owner(event.context) {
             Some(CmIdOwner::Conn(conn)) => {
@@ -134,7 +133,8 @@ impl DomainState {
     fn async_event(&self, event: AsyncEvent) {
         let device = &self.device.info.device;
         match event {
-            AsyncEvent::Fatal => self.lose(),
+            AsyncEvent::Fatal => self.lose(true),
+            AsyncEvent::QueueError => self.lose(false),
             AsyncEvent::QpError(qpn) => self.with_qp(qpn, |conn| conn.check_queue_pair()),
             AsyncEvent::Established(qpn) => self.with_qp(qpn, |conn| conn.established_early()),
             AsyncEvent::PortActive(port) if port == self.device.port => {
@@ -156,7 +156,7 @@ impl DomainState {
         match timer {
             Timer::Disconnect => self.disconnect_late(number),
             Timer::Disconnecting => self.forget_id(number),
-            Timer::SharedReceives => self.cancel_shared_receives(),
+            Timer::Proof { round } => self.proof_is_due(round),
             Timer::RefusalScan { round } => self.scan_for_refusals(round),
             Timer::Connect | Timer::Retry | Timer::Liveness | Timer::Stall | Timer::EndMarker => {
                 if let Some(conn) = self.conn(number) {

@@ -17,8 +17,8 @@ pub(crate) enum Timer {
     EndMarker,
     /// Scan for refusals that the device does not report; a later round replaces an earlier one.
     RefusalScan { round: u64 },
-    /// The device is lost: no queue pair touches a shared receive any more.
-    SharedReceives,
+    /// Ask the device again to stop, for the how manieth time.
+    Proof { round: u32 },
     /// Notify the peer of an end, for which its device has had the time by now.
     Disconnect,
     /// An identifier has stayed long enough after its connection.

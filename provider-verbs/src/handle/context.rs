@@ -167,8 +167,10 @@ pub(crate) struct PortAttributes {
 /// Something that happened to the device, of ibv_get_async_event(3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AsyncEvent {
-    /// The device, a completion queue or a shared receive queue is lost.
+    /// The device is lost.
     Fatal,
+    /// A completion queue or a shared receive queue is lost.
+    QueueError,
     /// An error of this queue pair that no completion reports.
     QpError(u32),
     /// The first message came before the connection manager's last one.
@@ -230,12 +232,8 @@ impl Context {
         // SAFETY: for events of a port the element is its number.
         let port = || unsafe { (*at).element.port_num } as u8;
         let seen = match kind {
-            _ if is(T::IBV_EVENT_DEVICE_FATAL)
-                || is(T::IBV_EVENT_CQ_ERR)
-                || is(T::IBV_EVENT_SRQ_ERR) =>
-            {
-                AsyncEvent::Fatal
-            }
+            _ if is(T::IBV_EVENT_DEVICE_FATAL) => AsyncEvent::Fatal,
+            _ if is(T::IBV_EVENT_CQ_ERR) || is(T::IBV_EVENT_SRQ_ERR) => AsyncEvent::QueueError,
             _ if is(T::IBV_EVENT_QP_FATAL)
                 || is(T::IBV_EVENT_QP_REQ_ERR)
                 || is(T::IBV_EVENT_QP_ACCESS_ERR) =>

@@ -143,6 +143,11 @@ unsafe fn may_be_odd(got: c_int, (_, event): (*mut rdma_event_channel, *mut *mut
     }
 }
 
+/// More calls of `ibv_modify_qp` than are made in a second.
+pub(crate) fn every_modify() -> Vec<(&'static str, usize)> {
+    (0..1000).map(|at| ("ibv_modify_qp", at)).collect()
+}
+
 pub(crate) fn may_fail() {
     let after = [
         "ibv_dereg_mr",

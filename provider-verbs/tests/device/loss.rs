@@ -10,6 +10,8 @@ use fabric::{
     Error, Listener, Region, SharedReceiveQueue, Status,
 };
 
+use crate::calls::every_modify;
+use crate::faults;
 use crate::held::Held;
 use crate::rig::{
     MUTE, Side, address, device_lost_events, end_of, has_strays, join, listen, open, take,
@@ -18,6 +20,7 @@ use crate::software::{DEVICE, in_child};
 
 /// What the program does in a process of its own.
 pub(crate) const ROLE: &str = "lose";
+pub(crate) const REFUSING: &str = "lose one that refuses";
 /// Within this everybody knows.
 const KNOWN: Duration = Duration::from_secs(5);
 
@@ -31,6 +34,11 @@ pub(crate) fn ends_everything() {
 /// Some drivers take a lost device away at once, with all that it could report.
 pub(crate) fn ends_everything_silently() {
     in_child(ROLE, &[(MUTE, "1")]).is_gone();
+}
+
+/// One that is lost, and refuses to stop for a while.
+pub(crate) fn is_believed_once_it_has_stopped() {
+    in_child(REFUSING, &[]).is_gone();
 }
 
 /// Takes the device away. The command returns when no process has the device open any more.
@@ -234,6 +242,45 @@ pub(crate) fn lose() {
     soon("dropping what is bare", || drop((bare_queue, bare_region, bare)));
     drop((room, there));
     before.is_all();
+}
+
+/// As long as the device may write to memory, nothing says that it is free.
+pub(crate) fn lose_one_that_refuses() {
+    let (domain, long) = (open(), Duration::from_secs(10));
+    let listener = listen(&domain);
+    let (one, peer) = (Side::on(&domain, long), Side::on(&domain, long));
+    join(&listener, &one.endpoint, &peer.endpoint);
+    let room = domain.alloc(4096, Access::ALL).unwrap();
+    for context in 0..2 {
+        one.endpoint.recv(&room, context).unwrap();
+    }
+    let sharing = Sharing::new(&domain, &listener, &room);
+    let datagrams = Datagrams::new(&domain, &room);
+    faults::fail(&every_modify());
+    let mut command = delete();
+    assert_eq!(end_of(&one.endpoint, KNOWN), DisconnectReason::DeviceLost);
+    std::thread::sleep(Duration::from_secs(1));
+    let shared = sharing.as_ref().map(|sharing| &sharing.queue);
+    for queue in [&one.queue, &datagrams.queue].into_iter().chain(shared) {
+        let early = queue.poll_one().unwrap();
+        assert!(early.is_none(), "{early:?}");
+    }
+    let (refused, start) = (faults::stop(), Instant::now());
+    assert!((5..100).contains(&refused), "refused {refused} times");
+    let ended = take(&one.queue, 2);
+    assert!(
+        ended
+            .iter()
+            .map(|one| (one.context, one.status))
+            .eq([(0, Status::Canceled), (1, Status::Canceled)])
+    );
+    if let Some(sharing) = &sharing {
+        sharing.ends();
+    }
+    datagrams.ends();
+    println!("all had ended {:.2?} after the device stopped", start.elapsed());
+    println!("the command has returned: {:?}", command.try_wait().unwrap());
+    assert!(start.elapsed() < KNOWN);
 }
 
 fn calls_are_lost(domain: &Domain) {

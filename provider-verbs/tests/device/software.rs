@@ -26,6 +26,7 @@ pub(crate) fn can_make_devices() -> bool {
 pub(crate) fn play() -> Option<ExitCode> {
     match std::env::var(ROLE).ok()?.as_str() {
         loss::ROLE => loss::lose(),
+        loss::REFUSING => loss::lose_one_that_refuses(),
         port::ROLE => port::go_down_and_up(),
         discovery::DOWN => discovery::down(),
         discovery::FORBIDDEN => discovery::forbidden(),
