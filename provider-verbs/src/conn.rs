@@ -63,6 +63,8 @@ pub(crate) struct State {
     pub(crate) flushed: Option<Instant>,
     /// Whether the peer's messages could reach the queue pair.
     pub(crate) was_ready: bool,
+    /// The number of the first packet that the peer sends.
+    pub(crate) first_psn: u32,
     pub(crate) soft_queue: SoftSendQueue,
     /// With its context, by which the domain finds its owner.
     pub(crate) id: Option<(u64, CmId)>,
@@ -158,6 +160,7 @@ impl Conn {
             closed: None,
             flushed: None,
             was_ready: false,
+            first_psn: 0,
             soft_queue: SoftSendQueue::default(),
             id: None,
             connect_data: Vec::new(),

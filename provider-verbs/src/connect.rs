@@ -160,6 +160,7 @@ impl Conn {
         self.qp.init(init.pkey_index)?;
         state.was_ready = true;
         let (mut attr, bits) = id.path(ibv_qp_state::IBV_QPS_RTR)?;
+        state.first_psn = attr.rq_psn;
         path::set_path(&mut attr, &self.attr);
         attr.max_dest_rd_atomic = responder.max(1);
         attr.min_rnr_timer = path::rnr_timer(&self.attr);
@@ -253,6 +254,27 @@ impl Conn {
             self.domain.deadline(interval, self.number, Timer::Liveness);
         }
         self.watch_for_stalls();
+    }
+
+    /// The peer's confirmation does not come. It may be lost, which does not matter where the peer has begun to send: it does
+    /// so only after it has confirmed.
+    pub(crate) fn unconfirmed(&self, state: &mut State) {
+        if !matches!(self.qp.next_psn(), Ok(Some(next)) if next != state.first_psn) {
+            return self.close(state, CloseReason::Disconnected(DisconnectReason::PeerLost));
+        }
+        self.notify_established(state);
+        self.set_established(state, Box::default(), AfterReport::Nothing);
+    }
+
+    /// Has the connection manager know that the connection is there: it waits for the confirmation no more, and reports the
+    /// connection unless it has.
+    pub(crate) fn notify_established(&self, state: &State) {
+        if let Some((_, id)) = &state.id
+            && let Err(error) = id.notify_established()
+        {
+            // The confirmation has come meanwhile.
+            log_line!(Debug, "{}: {error}", self.id);
+        }
     }
 
     pub(crate) fn on_rejected(self: &Arc<Self>, state: &mut State, event: &CmEvent) {

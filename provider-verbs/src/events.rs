@@ -66,11 +66,10 @@ impl ConnEvents for Conn {
             (ConnState::Accepting, cm::RDMA_CM_EVENT_ESTABLISHED) => {
                 self.set_established(&mut state, Box::default(), AfterReport::Nothing);
             }
+            (ConnState::Accepting, cm::RDMA_CM_EVENT_UNREACHABLE) => self.unconfirmed(&mut state),
             (
                 ConnState::Accepting,
-                cm::RDMA_CM_EVENT_REJECTED
-                | cm::RDMA_CM_EVENT_UNREACHABLE
-                | cm::RDMA_CM_EVENT_CONNECT_ERROR,
+                cm::RDMA_CM_EVENT_REJECTED | cm::RDMA_CM_EVENT_CONNECT_ERROR,
             ) => self.close(&mut state, CloseReason::Disconnected(DisconnectReason::PeerLost)),
             // Only what was confirmed is disconnected: the confirmation was lost on the way, or comes behind this.
             (ConnState::Accepting, cm::RDMA_CM_EVENT_DISCONNECTED) => {
@@ -98,9 +97,7 @@ impl ConnEvents for Conn {
             (Timer::Connect, ConnState::Connecting) => {
                 self.close(&mut state, CloseReason::ConnectFailed(Error::TimedOut(None)));
             }
-            (Timer::Connect, ConnState::Accepting) => {
-                self.close(&mut state, CloseReason::Disconnected(DisconnectReason::PeerLost));
-            }
+            (Timer::Connect, ConnState::Accepting) => self.unconfirmed(&mut state),
             (Timer::Retry, ConnState::Connecting) => {
                 self.connect_again(&mut state);
             }
@@ -132,11 +129,8 @@ impl ConnEvents for Conn {
 
     fn established_early(&self) {
         let state = self.lock();
-        if state.conn_state == ConnState::Accepting
-            && let Some((_, id)) = &state.id
-            && let Err(error) = id.notify_established()
-        {
-            log_line!(Debug, "{}: {error}", self.id);
+        if state.conn_state == ConnState::Accepting {
+            self.notify_established(&state);
         }
     }
 

@@ -45,6 +45,8 @@ mod sinks;
 mod software;
 #[path = "device/stays.rs"]
 mod stays;
+#[path = "device/unconfirmed.rs"]
+mod unconfirmed;
 #[path = "device/unsignaled.rs"]
 mod unsignaled;
 
@@ -68,7 +70,7 @@ const fn software(name: &'static str, run: fn()) -> Case {
     Case { name, run, software: true }
 }
 
-const CASES: [Case; 35] = [
+const CASES: [Case; 36] = [
     case("a_killed_idle_peer_is_noticed", peers::killed_idle),
     case("a_killed_busy_peer_is_noticed", peers::killed_busy),
     case("a_stopped_peer_is_not_lost", peers::stopped),
@@ -95,6 +97,7 @@ const CASES: [Case; 35] = [
     case("an_endpoint_that_goes_ends_a_begun_shared_receive", shared::quiesce_ends_what_was_begun),
     case("shared_receives_outlive_endpoints", shared::ends_leave_the_rest),
     case("every_call_may_fail", calls::may_fail),
+    case("a_lost_confirmation_ends_no_connection", unconfirmed::ends_no_connection),
     case("a_refused_flush_is_tried_again", flush::is_tried_again),
     case("a_queue_pair_that_stays_keeps_its_memory", stays::keeps_its_memory),
     software("a_port_that_is_down_is_told", discovery::a_port_that_is_down),

@@ -185,18 +185,28 @@ impl Qp {
     }
 
     pub(crate) fn state(&self) -> io::Result<QpState> {
+        let attr = self.query(ibv_qp_attr_mask::IBV_QP_STATE)?;
+        let dead = attr.is_some_and(|attr| attr.qp_state == ibv_qp_state::IBV_QPS_ERR);
+        Ok(if dead { QpState::Error } else { QpState::Other })
+    }
+
+    /// The number of the next packet that it expects of its peer; nothing once it was destroyed.
+    pub(crate) fn next_psn(&self) -> io::Result<Option<u32>> {
+        Ok(self.query(ibv_qp_attr_mask::IBV_QP_RQ_PSN)?.map(|attr| attr.rq_psn))
+    }
+
+    /// Nothing once it was destroyed.
+    fn query(&self, mask: ibv_qp_attr_mask) -> io::Result<Option<ibv_qp_attr>> {
         let qp = self.as_ptr();
         if qp.is_null() {
-            return Ok(QpState::Other);
+            return Ok(None);
         }
         let (mut attr, mut init) = (zeroed(), MaybeUninit::zeroed());
-        let mask = ibv_qp_attr_mask::IBV_QP_STATE.0 as i32;
         // SAFETY: the queue pair is alive, both structures are written (ibv_query_qp(3)).
         errno("ibv_query_qp", unsafe {
-            ffi::ibv_query_qp(qp, &mut attr, mask, init.as_mut_ptr())
+            ffi::ibv_query_qp(qp, &mut attr, mask.0 as i32, init.as_mut_ptr())
         })?;
-        let dead = attr.qp_state == ibv_qp_state::IBV_QPS_ERR;
-        Ok(if dead { QpState::Error } else { QpState::Other })
+        Ok(Some(attr))
     }
 
     /// Posts a chain of work requests; on failure gives the request that was not taken.

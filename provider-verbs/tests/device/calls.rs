@@ -1,6 +1,7 @@
 //! Verbs, and calls of librdmacm, that fail, each in turn, and events that report failures.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{c_int, c_uint, c_void, size_t, sockaddr};
 
@@ -129,6 +130,9 @@ fn without_greeting(event: &mut rdma_cm_event) {
     event.param.conn.private_data_len = 3;
 }
 
+/// Whether confirmations get lost on their way to the accepting side.
+pub(crate) static UNCONFIRMED: AtomicBool = AtomicBool::new(false);
+
 /// # Safety
 /// If an event was got it is the caller's, until it acknowledges it.
 unsafe fn may_be_odd(got: c_int, (_, event): (*mut rdma_event_channel, *mut *mut rdma_cm_event)) {
@@ -138,6 +142,11 @@ unsafe fn may_be_odd(got: c_int, (_, event): (*mut rdma_event_channel, *mut *mut
     // SAFETY: this function's own promise.
     let event = unsafe { &mut **event };
     let kind = event.event;
+    if kind == rdma_cm_event_type::RDMA_CM_EVENT_ESTABLISHED && UNCONFIRMED.load(Ordering::SeqCst) {
+        // Of no meaning to a connection.
+        event.event = rdma_cm_event_type::RDMA_CM_EVENT_ADDR_CHANGE;
+        return;
+    }
     for (_, _, change) in ODD.iter().filter(|odd| odd.1 == kind && strikes(odd.0)) {
         change(event);
     }
