@@ -147,12 +147,9 @@ impl Conn {
             atomics: device.info.capabilities.contains(Capabilities::ATOMIC),
         };
         let srq = shared.map(|shared| &shared.srq);
-        let make = |wanted: &QpAttributes| Qp::new(&device.pd, queues, srq, wanted, device.port);
-        let qp = make(&wanted)
-            // Injects are copied to registered memory then.
-            .or_else(|_| make(&QpAttributes { inline: 0, ..wanted }))
-            .map_err(fail)?;
+        let qp = Qp::new(&device.pd, queues, srq, &wanted, device.port).map_err(fail)?;
         let probe = domain.probes.qp(device).map_err(fail)?;
+        // Else they are copied to registered memory.
         let carries_injects = qp.inline() as usize >= attr.inject;
         let bounce = if carries_injects { None } else { Some(Bounce::new(&device.pd, attr)?) };
         let state = State {

@@ -93,14 +93,10 @@ impl VerbsDatagrams {
         };
         let queues = (send.queue.cq(), recv.queue.cq());
         let fail = |cause| failed(OP, "the queue pair, or the device has no more of them", cause);
-        let make =
-            |wanted: &QpAttributes| Qp::datagram(&device.pd, queues, wanted, device.port, Q_KEY);
-        let qp = make(&wanted)
-            // Injects are copied to registered memory then.
-            .or_else(|_| make(&QpAttributes { inline: 0, ..wanted }))
-            .map_err(fail)?;
+        let qp = Qp::datagram(&device.pd, queues, &wanted, device.port, Q_KEY).map_err(fail)?;
         let mut copied = EndpointAttr::default();
         (copied.inject, copied.send_depth) = (attr.inject, attr.send_depth);
+        // Injects are copied to registered memory then.
         let bounce = ((qp.inline() as usize) < attr.inject)
             .then(|| Bounce::new(&device.pd, &copied))
             .transpose()?;

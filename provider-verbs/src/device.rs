@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use fabric_core::datagram::MAX_DATAGRAM_SEGMENTS;
 use fabric_core::info::NO_DEVICE;
@@ -15,7 +16,7 @@ use fabric_core::{AtomicScope, Capabilities, Device, Info, Security, Unusable};
 use crate::chain::OWN_SEGMENTS;
 use crate::error::{NAME, locks_freely, memlock, memlock_warning};
 use crate::handle::{
-    self, Context, DeviceAttributes, KernelVersion, PortAttributes, PortState, Transport,
+    self, Context, DeviceAttributes, KernelVersion, Mw, Pd, PortAttributes, PortState, Transport,
 };
 use crate::quirks::Quirks;
 use crate::sysfs::{Gid, Sysfs, is_connectable};
@@ -106,10 +107,18 @@ pub(crate) fn device_and_port(name: &str) -> (&str, u8) {
 }
 
 fn query(name: &str) -> io::Result<Answers> {
-    let context = Context::open(name)?;
-    let attributes = context.attributes()?;
+    let context = Arc::new(Context::open(name)?);
+    let mut attributes = context.attributes()?;
+    attributes.windows = attributes.windows
+        && !lacks_windows(Pd::new(&context).and_then(|pd| Mw::new(&Arc::new(pd))));
     let ports = (1..=attributes.ports).map(|number| context.port(number)).collect::<Result<_, _>>();
     Ok((attributes, ports?))
+}
+
+/// Whether a device that says that it has memory windows has no way to make one, as its driver lacks that (bnxt_re).
+fn lacks_windows<T>(made: io::Result<T>) -> bool {
+    let code = made.err().as_ref().and_then(ffi::code);
+    matches!(code, Some(libc::EOPNOTSUPP | libc::ENOSYS))
 }
 
 fn unusable(reason: impl Into<String>, remedy: impl Into<String>) -> Unusable {

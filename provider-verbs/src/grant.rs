@@ -8,20 +8,23 @@
 //! the part exact on drivers that look at the registration's bounds only (rdma_rxe), leaves the region as it was, and
 //! its end is proof that the device reaches the part no more.
 
+use std::io;
 use std::sync::{Arc, Weak};
 
-use fabric_core::{Access, DisconnectReason, Error, GrantOps, Result};
+use fabric_core::{Access, DisconnectReason, Error, Failure, GrantOps, Result};
 use fabric_util::log_line;
 
 use crate::complete::reason;
 use crate::conn::{CloseReason, Conn, ConnState, State};
 use crate::domain::state::DomainState;
 use crate::error::{NAME, failed, register_failed};
-use crate::ffi::{ibv_access_flags, ibv_wc_status as status};
+use crate::ffi::{self, ibv_access_flags, ibv_wc_status as status};
 use crate::handle::{Mr, Mw};
 use crate::post::{self, Direct};
 use crate::region::flags;
 use crate::windows::{Binding, GrantedPart, Window, WindowState};
+
+const OP: &str = "grant";
 
 impl Conn {
     /// Begins a grant.
@@ -32,7 +35,6 @@ impl Conn {
         self: &Arc<Self>,
         part: &GrantedPart,
     ) -> Result<Box<dyn GrantOps>> {
-        const OP: &str = "grant";
         let device = &self.domain.device;
         let first = self.check_binding(&self.lock());
         if matches!(first, Err(Error::Again)) {
@@ -87,7 +89,7 @@ impl Conn {
     /// Posts the request to bind a window, or makes it wait for what was posted before.
     fn begin_binding(&self, state: &mut State, binding: &Binding) -> Result<()> {
         if !self.domain.device.quirks.repeated_binds_hang {
-            return self.post_bind(binding).map_err(post::refused);
+            return self.post_bind(binding).map_err(|cause| bind_refused(binding.len, cause));
         }
         state.soft_queue.pause(&mut Direct(self))?;
         self.set_soft_queue_active(true);
@@ -138,6 +140,17 @@ impl Conn {
                 log_line!(Error, "{}: {cause}: a grant's window stays", self.id);
             }
         }
+    }
+}
+
+/// A driver may bind short windows only (mlx5: 2 GiB).
+fn bind_refused(len: u64, cause: io::Error) -> Error {
+    match ffi::code(&cause) {
+        Some(libc::EOPNOTSUPP) => {
+            let text = format!("the device makes no grant of {len} bytes: grant smaller parts");
+            Error::Unsupported(Failure::new(OP, text).of(NAME).because(cause))
+        }
+        _ => post::refused(cause),
     }
 }
 
@@ -198,5 +211,19 @@ unsafe impl GrantOps for VerbsGrant {
         }
         self.domain.deregistered();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_that_is_too_long_for_the_device_is_unsupported() {
+        let error = |code| bind_refused(3 << 30, ffi::refused("ibv_post_send", code));
+        let long = error(libc::EOPNOTSUPP);
+        assert!(matches!(long, Error::Unsupported(_)), "{long:?}");
+        assert!(long.to_string().contains("3221225472 bytes"), "{long}");
+        assert!(matches!(error(libc::ENOMEM), Error::Internal(_)));
     }
 }

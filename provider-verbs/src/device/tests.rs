@@ -229,3 +229,11 @@ fn devices_that_processes_cannot_reach() {
     machine.manager = Err(io::Error::from_raw_os_error(libc::EPERM));
     says(one(&machine), "no permission to open", "docker run --device=/dev/infiniband");
 }
+
+#[test]
+fn windows_that_no_driver_makes_are_none() {
+    let failed = |code| Err::<(), _>(ffi::errno("ibv_alloc_mw", code).unwrap_err());
+    assert!(lacks_windows(failed(libc::EOPNOTSUPP)) && lacks_windows(failed(libc::ENOSYS)));
+    // For want of room there is none now.
+    assert!(!lacks_windows(failed(libc::ENOMEM)) && !lacks_windows(Ok(())));
+}

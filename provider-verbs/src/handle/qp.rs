@@ -79,8 +79,23 @@ impl Qp {
         Ok(this)
     }
 
-    /// A queue pair in the state RESET.
+    /// A queue pair in the state RESET. Where the device has none that carries so many bytes inline, one that carries none.
     fn create(
+        pd: &Arc<Pd>,
+        queues: (&Arc<Cq>, &Arc<Cq>),
+        srq: Option<&Arc<Srq>>,
+        wanted: &QpAttributes,
+        port: u8,
+        kind: ffi::ibv_qp_type::Type,
+    ) -> io::Result<Self> {
+        let make = |wanted| Self::create_exactly(pd, queues, srq, wanted, port, kind);
+        match make(wanted) {
+            Err(_) if wanted.inline > 0 => make(&QpAttributes { inline: 0, ..*wanted }),
+            made => made,
+        }
+    }
+
+    fn create_exactly(
         pd: &Arc<Pd>,
         (send_cq, recv_cq): (&Arc<Cq>, &Arc<Cq>),
         srq: Option<&Arc<Srq>>,
@@ -140,7 +155,7 @@ impl Qp {
         self.number
     }
 
-    /// Bytes that a post can carry in itself.
+    /// Bytes that a post can carry in itself: less than wanted, where the device has no more.
     pub(crate) fn inline(&self) -> u32 {
         self.inline
     }
