@@ -55,6 +55,12 @@ impl Link {
         self.phase == Phase::Open && self.sends.to_reach().is_some()
     }
 
+    /// Whether bytes that the peer has lent are still to be taken, and no event follows.
+    #[inline]
+    pub(super) fn has_to_fetch(&self) -> bool {
+        self.incoming.lent.is_some()
+    }
+
     /// Executes that one. What cannot be executed so goes by the stream.
     #[cold]
     pub(super) fn reach_next(&mut self, transport: &mut impl Transport) -> Reached {

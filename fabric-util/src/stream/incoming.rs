@@ -2,7 +2,6 @@
 
 use std::io;
 
-use fabric_core::RemoteAddr;
 use smallvec::SmallVec;
 
 use super::io_vec::{IoVec, MAX_IO_VECS, store};
@@ -18,11 +17,13 @@ use crate::stream::wire::frame::{self, Header, Kind};
 /// How much may come into the scratch buffer where payloads are received where they belong: the next header, and
 /// little of its payload.
 const BEHIND: usize = 512;
+/// Once so many bytes were taken from the peer's memory others have their turn.
+const FETCHED_A_TURN: usize = 1 << 20;
 
 /// What came in one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Bytes; 0: the stream has ended.
+    /// Bytes, those of the peer's memory too; 0: the stream has ended.
     pub bytes: usize,
     /// Those of them that came into the scratch buffer: frames, which take time to process, and short payloads; and bytes that
     /// were taken from the peer's memory.
@@ -42,6 +43,11 @@ impl Link {
         scratch: &mut [u8],
         transport: &mut impl Transport,
     ) -> io::Result<Received> {
+        if self.incoming.lent.is_some()
+            && let Some(fetched) = self.fetch_more(transport)
+        {
+            return Ok(fetched);
+        }
         if self.incoming.expects_direct() {
             return self.recv_direct(scratch, transport);
         }
@@ -51,8 +57,15 @@ impl Link {
         let got = unsafe { transport.recv(&[(scratch.as_mut_ptr(), room)]) }?;
         self.consume_from(0, &scratch[..got], transport);
         let more = got == room || transport.gave_up();
-        let scratched = got + std::mem::take(&mut self.incoming.fetched);
-        Ok(Received { bytes: got, scratched, more })
+        Ok(self.received(got, got, more))
+    }
+
+    /// What came by the stream, with what was taken from the peer's memory for it.
+    #[inline]
+    fn received(&mut self, bytes: usize, scratched: usize, more: bool) -> Received {
+        let fetched = std::mem::take(&mut self.incoming.fetched);
+        let more = more || self.incoming.lent.is_some();
+        Received { bytes: bytes + fetched, scratched: scratched + fetched, more }
     }
 
     /// As `recv_from`, with the payload where it belongs and the next header behind it.
@@ -82,9 +95,8 @@ impl Link {
         drop(pass);
         let placed = got.min(direct);
         self.consume_from(placed, &scratch[..got - placed], transport);
-        let scratched = got - placed + std::mem::take(&mut self.incoming.fetched);
         let more = got == direct + behind || transport.gave_up();
-        Ok(Received { bytes: got, scratched, more })
+        Ok(self.received(got, got - placed, more))
     }
 
     /// The memory that the present payload belongs into; gives its length, and the region that must be held open.
@@ -120,8 +132,20 @@ impl Link {
 
     /// Processes `placed` bytes of payload that came where they belong, and those in the scratch buffer behind them; completes
     /// what is finished then. The one place where a link fails for what the peer sent.
-    fn consume_from(&mut self, placed: usize, mut bytes: &[u8], transport: &mut impl Transport) {
-        let mut result = if placed > 0 { self.placed(placed) } else { Ok(()) }.map_err(Into::into);
+    fn consume_from(&mut self, placed: usize, bytes: &[u8], transport: &mut impl Transport) {
+        let result = if placed > 0 { self.placed(placed) } else { Ok(()) };
+        self.consume_behind(result, bytes, transport);
+    }
+
+    /// As `consume_from`, with what became of the bytes before these.
+    #[inline]
+    fn consume_behind(
+        &mut self,
+        before: Result<(), Breach>,
+        mut bytes: &[u8],
+        transport: &mut impl Transport,
+    ) {
+        let mut result = before.map_err(Into::into);
         while result.is_ok() && !bytes.is_empty() && self.phase == Phase::Open {
             result = match self.incoming.payload {
                 Some((to, left)) => {
@@ -131,8 +155,12 @@ impl Link {
                 }
                 None => self.take_header(&mut bytes),
             };
-            if let Some(from) = self.incoming.lent.take() {
-                result = result.and_then(|()| self.fetch(from, transport).map_err(Into::into));
+            if self.incoming.lent.is_some() {
+                if self.incoming.fetched >= FETCHED_A_TURN {
+                    self.incoming.behind.extend_from_slice(bytes);
+                    break;
+                }
+                result = result.and_then(|()| self.fetch(transport).map_err(Into::into));
             }
         }
         if let Err(error) = result {
@@ -146,9 +174,20 @@ impl Link {
         self.consume_from(placed, bytes, &mut Unconnected);
     }
 
+    /// Goes on where others had their turn; `None`: nothing could be taken.
+    #[cold]
+    fn fetch_more(&mut self, transport: &mut impl Transport) -> Option<Received> {
+        let behind = std::mem::take(&mut self.incoming.behind);
+        let result = self.fetch(transport);
+        self.consume_behind(result, &behind, transport);
+        let received = self.received(0, 0, true);
+        (received.bytes > 0).then_some(received)
+    }
+
     /// Takes the payload of the present frame from the peer's memory.
     #[cold]
-    fn fetch(&mut self, from: RemoteAddr, transport: &mut impl Transport) -> Result<(), Breach> {
+    fn fetch(&mut self, transport: &mut impl Transport) -> Result<(), Breach> {
+        let Some(from) = self.incoming.lent.take() else { return Ok(()) };
         let mut runs: SmallVec<[IoVec; 8]> = SmallVec::new();
         let Some(Message { place: Place::Receive(receive), done, .. }) = &self.incoming.message
         else {
@@ -355,7 +394,8 @@ impl Link {
 
     /// The peer's stream has ended.
     pub(super) fn forget_incoming(&mut self) {
-        self.incoming.payload = None;
+        (self.incoming.payload, self.incoming.lent) = (None, None);
+        self.incoming.behind = Vec::new();
         self.incoming.partial.clear();
     }
 }

@@ -41,8 +41,9 @@ pub(super) struct Incoming {
     /// The beginning of a header, or of an old value.
     pub(super) partial: SmallVec<[u8; frame::MAX_HEADER]>,
     pub(super) payload: Option<(To, usize)>,
-    /// That payload is not in the stream.
+    /// That payload is not in the stream: it is still to be taken from there. What came behind it waits here.
     pub(super) lent: Option<RemoteAddr>,
+    pub(super) behind: Vec<u8>,
     /// Bytes that were taken from the peer's memory.
     pub(super) fetched: usize,
     /// The latest payload was worth receiving where it belongs, and so will be the next one, presumably.

@@ -73,6 +73,8 @@ pub(super) struct Sends {
     spares: Vec<Box<[u8]>>,
     /// The number of the first entry.
     first: u32,
+    /// Operations that the transport executed by itself, which have no number.
+    reached: u32,
     /// Entries from the front that were transmitted in full.
     started: usize,
     /// Entries from the front that wait for no answer, as far as that was looked at.
@@ -214,6 +216,7 @@ impl Sends {
     pub(super) fn take_reached(&mut self) -> Option<(Token, SendFlags)> {
         let entry = self.entries.pop_front()?;
         self.segments.forget_before(entry.span);
+        self.reached = self.reached.wrapping_add(1);
         Some((entry.token, entry.flags))
     }
 
@@ -388,6 +391,11 @@ impl Sends {
     /// The number of the oldest operation.
     pub(super) fn first(&self) -> u32 {
         self.first
+    }
+
+    /// Operations that have left the queue; it wraps around.
+    pub(super) fn finished(&self) -> u32 {
+        self.first.wrapping_add(self.reached)
     }
 
     pub(super) fn dump(&self) -> String {

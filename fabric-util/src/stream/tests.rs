@@ -1,12 +1,15 @@
 //! Two links against each other, without sockets: every way to cut the streams into pieces. In `ends`, what
-//! ends a connection; in `shared`, receives that links share; in `breaches` and `bits`, a peer that is almost right.
+//! ends a connection; in `shared`, receives that links share; in `lent`, what is beside the stream; in `breaches`
+//! and `bits`, a peer that is almost right.
 
 mod bits;
 mod breaches;
 mod conn;
 mod ends;
+mod lent;
 mod shared;
 mod stalls;
+mod wire;
 
 use std::sync::Arc;
 

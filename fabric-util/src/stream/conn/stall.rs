@@ -69,7 +69,7 @@ impl<T: Transport> ConnState<T> {
         let Link { sends, outgoing, answers, incoming, .. } = &self.link;
         let owes = outgoing.has_output() || unsent > 0 || !answers.is_empty();
         [
-            UnderWay { pending: !sends.is_empty(), mark: sends.first().into() },
+            UnderWay { pending: !sends.is_empty(), mark: sends.finished().into() },
             UnderWay { pending: owes, mark: outgoing.transmitted().wrapping_sub(unsent as u64) },
             UnderWay { pending: incoming.is_begun(), mark: self.came },
         ]

@@ -132,6 +132,7 @@ impl<T: Transport> ConnState<T> {
     fn is_at_rest(&self) -> bool {
         self.transport.as_ref().is_some_and(|transport| !transport.may_have_come())
             && self.is_silent()
+            && !self.link.has_to_fetch()
     }
 
     /// Whether there is nothing to write.

@@ -1,117 +1,29 @@
 //! Connections over a stream in memory; each test decides what the stream takes and when it ends. How connections begin
 //! and end, what their deadlines do, and when a turn asks for another.
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::rc::Rc;
 use std::time::Duration;
 
 use fabric_core::{EndpointAttr, Error};
 
+use super::wire::Wire;
 use super::*;
 use crate::progress::Progress;
 use crate::refusal::RefuseReason;
 use crate::stream::phase::Phase;
 use crate::stream::refuse;
 use crate::stream::testing::HostLog;
-use crate::stream::{AckPolicy, Conn, Greeting, IoVec, Locked, Silence, Timer};
-
-/// One direction of a stream.
-#[derive(Default)]
-pub(super) struct Half {
-    pub(super) bytes: VecDeque<u8>,
-    /// Bytes that it holds.
-    pub(super) capacity: Option<usize>,
-    /// Bytes of one read.
-    read_max: Option<usize>,
-    ended: bool,
-    broken: Option<ErrorKind>,
-}
-
-/// One end of a stream.
-#[derive(Clone, Default)]
-pub(super) struct Wire {
-    pub(super) out: Rc<RefCell<Half>>,
-    pub(super) back: Rc<RefCell<Half>>,
-    connects: Rc<RefCell<Option<io::Result<bool>>>>,
-    silence: Rc<Cell<Option<Silence>>>,
-}
-
-impl Wire {
-    fn pair() -> (Wire, Wire) {
-        let near = Wire::default();
-        let far = Wire { out: near.back.clone(), back: near.out.clone(), ..Wire::default() };
-        (near, far)
-    }
-}
-
-impl Transport for Wire {
-    unsafe fn send(&mut self, from: &[IoVec]) -> io::Result<usize> {
-        let mut out = self.out.borrow_mut();
-        if let Some(kind) = out.broken {
-            return Err(kind.into());
-        }
-        let mut left = out.capacity.map_or(usize::MAX, |max| max.saturating_sub(out.bytes.len()));
-        let before = out.bytes.len();
-        for &(addr, len) in from {
-            // SAFETY: the caller's promise.
-            out.bytes.extend(unsafe { std::slice::from_raw_parts(addr, len.min(left)) });
-            left -= len.min(left);
-        }
-        match out.bytes.len() - before {
-            0 => Err(ErrorKind::WouldBlock.into()),
-            sent => Ok(sent),
-        }
-    }
-
-    unsafe fn recv(&mut self, to: &[IoVec]) -> io::Result<usize> {
-        let mut back = self.back.borrow_mut();
-        if back.bytes.is_empty() {
-            return match (back.broken, back.ended) {
-                (Some(kind), _) => Err(kind.into()),
-                (None, true) => Ok(0),
-                (None, false) => Err(ErrorKind::WouldBlock.into()),
-            };
-        }
-        let mut got = 0;
-        for &(addr, len) in to {
-            let max = back.read_max.unwrap_or(usize::MAX) - got;
-            let part: Vec<u8> = {
-                let len = len.min(max).min(back.bytes.len());
-                back.bytes.drain(..len).collect()
-            };
-            // SAFETY: the caller's promise.
-            unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), addr, part.len()) };
-            got += part.len();
-        }
-        Ok(got)
-    }
-
-    fn shutdown_write(&mut self) {
-        self.out.borrow_mut().ended = true;
-    }
-
-    fn finish_connect(&mut self) -> io::Result<bool> {
-        self.connects.borrow_mut().take().unwrap_or(Ok(true))
-    }
-
-    fn unsent(&self) -> usize {
-        self.out.borrow().bytes.len()
-    }
-
-    fn silence(&self) -> Option<Silence> {
-        self.silence.get()
-    }
-}
+use crate::stream::{AckPolicy, Conn, Greeting, Locked, Silence, Timer};
 
 /// An end of a connection, with what its provider knows of it.
 pub(super) struct Peer {
     pub(super) conn: Conn<Wire>,
     log: HostLog,
     pub(super) wire: Wire,
-    memory: Vec<u64>,
+    pub(super) memory: Vec<u64>,
     pub(super) sends: Arc<CompletionRing>,
+    pub(super) recvs: Arc<CompletionRing>,
     pub(super) regions: Arc<RegionTable>,
 }
 
@@ -119,12 +31,12 @@ impl Peer {
     fn new(wire: Wire, stall: Option<Duration>) -> Self {
         let stats = Arc::new(Stats::default());
         let ring = || CompletionRing::new(&stats).unwrap();
-        let (sends, regions) = (ring(), Arc::<RegionTable>::default());
+        let (sends, recvs, regions) = (ring(), ring(), Arc::<RegionTable>::default());
         let context = LinkContext {
             id: EndpointId(1),
             regions: regions.clone(),
             send_ring: sends.clone(),
-            recv_ring: ring(),
+            recv_ring: recvs.clone(),
             receives: None,
             stats: stats.clone(),
         };
@@ -132,7 +44,7 @@ impl Peer {
         attr.liveness = Some(Duration::from_secs(1));
         attr.stall = stall;
         let conn = Conn::new("test", &attr, context);
-        Peer { conn, log: HostLog::default(), wire, memory: vec![0; 4096], sends, regions }
+        Peer { conn, log: HostLog::default(), wire, memory: vec![0; 4096], sends, recvs, regions }
     }
 
     pub(super) fn lock(&self) -> Locked<'_, Wire, &HostLog> {
