@@ -6,13 +6,14 @@
 use std::io;
 
 use fabric_core::work::total_len;
-use fabric_core::{SendOp, SendWork, Status, memory};
+use fabric_core::{SendOp, SendWork, memory};
 use smallvec::SmallVec;
 
 use super::io_vec::{IoVec, store};
 use super::link::Link;
 use super::protocol_error::Breach;
 use super::receives::Receive;
+use super::requests::{Message, Place};
 use super::sends::Beside;
 use super::target::received;
 use super::transport::Transport;
@@ -104,8 +105,11 @@ impl Link {
             .hear(header.ack, header.credit, self.outgoing.transmitted())
             .and_then(|()| self.incoming.begin(header.seq));
         if let Err(breach) = begun {
-            // A receive that was taken ends with the connection.
-            shared.iter().for_each(|receive| self.finish_receive(receive, Status::Canceled));
+            // A receive that was taken ends behind the connection, as one that a message has begun.
+            self.incoming.message = shared.map(|receive| {
+                let place = Place::Receive(receive);
+                Message { seq: header.seq, total: len, done: 0, imm, place }
+            });
             return Err(breach);
         }
         let Some(receive) = shared.or_else(|| self.recvs.take()) else { return Ok(false) };

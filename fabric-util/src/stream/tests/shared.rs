@@ -360,6 +360,25 @@ fn frame(kind: Kind, len: u32, ack: u32, seq: u32) -> Vec<u8> {
     bytes
 }
 
+#[test]
+fn the_receive_of_a_breach_ends_behind_the_connection() {
+    let send = Kind::Send { total: 8, imm: None };
+    // One that acknowledges what was never sent, and one out of its order.
+    for bytes in [frame(send, 8, 1, 0), frame(send, 8, 0, 1)] {
+        let mut inbox = Inbox::new();
+        let (_, mut b) = inbox.pair(1);
+        inbox.post();
+        b.feed(&bytes);
+        assert!(take(&b.recvs).is_empty(), "the application has not heard of the end yet");
+        assert_eq!(b.reasons(), [DisconnectReason::Protocol]);
+        let recvs = b.take_recvs();
+        assert_eq!(
+            (statuses(&recvs), recvs[0].endpoint),
+            (vec![Status::Canceled], Some(b.link.id()))
+        );
+    }
+}
+
 /// A target that refuses, or is ready, where it cannot be.
 #[test]
 fn refusals_of_what_cannot_be_refused_are_breaches() {
