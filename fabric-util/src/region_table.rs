@@ -7,7 +7,6 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use fabric_core::{
     Access, EndpointId, Error, Failure, GrantOps, RegistrationOps, RemoteAddr, Result,
@@ -15,53 +14,9 @@ use fabric_core::{
 
 use crate::sync::{Mutex, ReadGuard, RwLock};
 
-/// What the peers that have a domain's memory mapped see of its registrations.
-pub trait Windows: Send + Sync {
-    /// Shows one; gives its number. `None`: peers cannot have this memory mapped, or no more can be shown.
-    fn open(&self, window: &WindowAttr) -> Option<u32>;
+mod windows;
 
-    /// Shows it no longer, by that number. Called until it returns `Ok`, and not again: then no peer reads or changes anything
-    /// by it.
-    ///
-    /// # Errors
-    /// `Busy`: a peer is in the middle of an access and does not get on. It can be tried again.
-    fn close(&self, number: u32) -> Result<()>;
-}
-
-/// A registration, as it is shown to peers.
-pub struct WindowAttr {
-    /// How peers name its first byte. No other window that is open has the key.
-    pub at: RemoteAddr,
-    /// The first byte, in this process.
-    pub addr: *mut u8,
-    /// Bytes.
-    pub len: usize,
-    /// What peers may do.
-    pub access: Access,
-    /// The only connection whose peer may; none: the peers of all.
-    pub only: Option<EndpointId>,
-}
-
-/// Memory that is not registered, and that one connection's peer may read until this is dropped.
-pub struct Lent {
-    windows: Arc<dyn Windows>,
-    at: RemoteAddr,
-    window: u32,
-}
-
-impl Lent {
-    /// Where the peer finds it.
-    pub fn at(&self) -> RemoteAddr {
-        self.at
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        // One that does not get on in the middle of its read reads bytes that it will not use.
-        let _ = self.windows.close(self.window);
-    }
-}
+pub use windows::{Lent, WindowAttr, Windows};
 
 /// A registered range.
 pub struct RegionEntry {
@@ -148,14 +103,8 @@ impl RegionTable {
     }
 
     /// Lends memory to the peer of a connection, if that can have it mapped.
-    pub fn lend(&self, (addr, len): (*mut u8, usize), to: EndpointId) -> Option<Lent> {
-        // No registration's: those are random, and this is between two ends that trust each other.
-        static KEYS: AtomicU64 = AtomicU64::new(1);
-        let windows = self.windows.as_ref()?;
-        let at = RemoteAddr { key: KEYS.fetch_add(1, Ordering::Relaxed), addr: 0 };
-        let (access, only) = (Access::REMOTE_READ, Some(to));
-        let window = windows.open(&WindowAttr { at, addr, len, access, only })?;
-        Some(Lent { windows: windows.clone(), at, window })
+    pub fn lend(&self, range: (*mut u8, usize), to: EndpointId) -> Option<Lent> {
+        Lent::open(self.windows.as_ref()?, range, to)
     }
 
     /// What `key` opens to the peer of a connection.
@@ -184,12 +133,14 @@ impl RegionTable {
             None => loop {
                 let key = random(provider)?;
                 let is_named = access.contains(Access::VIRTUAL_ADDRESSES);
-                if is_free(key) {
+                if is_free(key) && !windows::is_lent(key) {
                     break RemoteAddr { key, addr: if is_named { addr as u64 } else { 0 } };
                 }
             },
         };
-        let windows = self.windows.as_ref().filter(|_| access.intersects(Access::REMOTE));
+        // Without a window peers reach it by the stream.
+        let shown = access.intersects(Access::REMOTE) && !windows::is_lent(remote.key);
+        let windows = self.windows.as_ref().filter(|_| shown);
         let attr = WindowAttr { at: remote, addr, len, access, only };
         let window = Mutex::new(windows.and_then(|windows| windows.open(&attr)));
         let (len, open) = (len as u64, RwLock::new(true));
@@ -432,10 +383,6 @@ mod tests {
         // SAFETY: the memory outlives the registration.
         unsafe { Registration::new("test", &table, range, Access::LOCAL_WRITE) }.unwrap();
         assert_eq!(windows.0.lock().len(), 1, "no peer may do anything");
-        let lent = table.lend((memory.as_mut_ptr().cast(), 8), ONE).unwrap();
-        assert_eq!((lent.at(), 0), windows.0.lock()[1]);
-        drop(lent);
-        assert_eq!(windows.0.lock()[1].1, 1);
     }
 
     #[test]

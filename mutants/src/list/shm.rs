@@ -270,7 +270,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "what was lent for a message stays open when the message has arrived",
         runs: Runs::Tests,
         edits: &[edit("Lent::drop", "let _ = self.windows.close(self.window);", "")],
-        cases: &["anyfabric-util/lib/region_table::tests::a_window_is_closed_once_and_until_it_is"],
+        cases: &[
+            "anyfabric-util/lib/region_table::windows::tests::what_is_lent_is_open_until_it_is_dropped",
+        ],
     },
     Mutant {
         name: "shm_lent_first",
