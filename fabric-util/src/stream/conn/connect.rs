@@ -1,6 +1,7 @@
 //! How a connection begins: the transport connects, the hello goes out, the acceptor answers.
 
 use std::io::{self, ErrorKind};
+use std::time::Duration;
 
 use fabric_core::{Error, Failure};
 
@@ -14,6 +15,9 @@ use crate::stream::greeting::{Greeting, Initiator};
 use crate::stream::phase::{End, Phase};
 use crate::stream::transmit::AckPolicy;
 use crate::stream::transport::Transport;
+
+/// Between looks whether a transport connects, where no event says so: others have the time, and the listener gets on.
+const RETRY: Duration = Duration::from_millis(2);
 
 impl<T: Transport, H: Host> Locked<'_, T, H> {
     /// Begins as the initiator, over a transport that is connected or becomes so. With keys the acceptor has to have their secret, too.
@@ -64,7 +68,12 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
         let Some(transport) = &mut state.transport else { return Progress::Closed };
         match transport.finish_connect() {
             Ok(true) => {}
-            Ok(false) if transport.gave_up() => return Progress::More,
+            Ok(false) if transport.gave_up() => {
+                if !std::mem::replace(&mut state.retries, true) {
+                    self.host.deadline(RETRY, Timer::Retry);
+                }
+                return Progress::Idle;
+            }
             Ok(false) => return Progress::Idle,
             Err(cause) => return self.unconnected(cause),
         }

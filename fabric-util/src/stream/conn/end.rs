@@ -113,6 +113,10 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
                 self.settle();
             }
             Timer::Liveness => self.look(),
+            Timer::Retry => {
+                self.state.retries = false;
+                return self.state.is_connecting();
+            }
             Timer::Stall => {
                 if self.has_stalled() {
                     return self.end(End::Stalled);

@@ -36,6 +36,8 @@ pub enum Timer {
     Liveness,
     /// Look whether what is under way gets on.
     Stall,
+    /// Look whether the transport connects, where no event says so.
+    Retry,
 }
 
 /// What a connection needs of its provider. All of it is called under the connection's lock.
@@ -105,6 +107,8 @@ pub struct ConnState<T> {
     /// The last frames are on their way, with a deadline; and our half of the stream is closed behind them.
     lingers: Linger,
     shut: bool,
+    /// It is looked at again whether the transport connects.
+    retries: bool,
     /// How long acknowledgements wait for a message that carries them.
     ack_hold: AckHold,
     /// The peer's half of the stream is read to its end.
@@ -178,6 +182,7 @@ impl<T: Transport> Conn<T> {
             looks: false,
             lingers: Linger::default(),
             shut: false,
+            retries: false,
             ack_hold: AckHold::new(),
             read_all: false,
             came: 0,

@@ -344,6 +344,37 @@ fn one_that_has_ended_does_not_begin() {
 }
 
 #[test]
+fn where_no_event_says_that_it_may_connect_it_is_tried_now_and_then() {
+    let (near, far) = Wire::pair();
+    let (near, far) = (Peer::new(near, None), Peer::new(far, None));
+    near.connect();
+    assert_eq!(near.deadlines(), [Timer::Connect]);
+    for attempt in 0..3 {
+        near.wire.gives_up.set(true);
+        for _ in 0..2 {
+            *near.wire.connects.borrow_mut() = Some(Ok(false));
+            assert_eq!(near.turn(), Progress::Idle, "others have the time");
+        }
+        let deadlines = near.deadlines();
+        assert_eq!(deadlines.len(), 1, "one at a time");
+        near.wire.gives_up.set(attempt < 2);
+        assert!(near.lock().expired(deadlines[0]), "a turn follows");
+    }
+    assert_eq!(near.turn(), Progress::Idle, "the hello went");
+    far.accept();
+    near.turn();
+    assert_eq!(near.lock().link.phase(), Phase::Open);
+    // One that has ended meanwhile is not tried again.
+    let other = Peer::new(Wire::pair().0, None);
+    other.connect();
+    (*other.wire.connects.borrow_mut(), _) = (Some(Ok(false)), other.wire.gives_up.set(true));
+    other.turn();
+    other.lock().expired(Timer::Connect);
+    assert!(matches!(other.refusal(), Error::TimedOut(_)));
+    assert!(!other.deadlines().into_iter().any(|timer| other.lock().expired(timer)));
+}
+
+#[test]
 fn a_stream_that_ends_without_a_word_is_a_lost_peer() {
     for broken in [None, Some(ErrorKind::ConnectionReset)] {
         let (mut near, far) = linked();

@@ -28,6 +28,8 @@ pub(super) struct Wire {
     pub(super) back: Rc<RefCell<Half>>,
     pub(super) connects: Rc<RefCell<Option<io::Result<bool>>>>,
     pub(super) silence: Rc<Cell<Option<Silence>>>,
+    /// No event follows what it did last.
+    pub(super) gives_up: Rc<Cell<bool>>,
     /// This end reaches the peer's memory, where each byte is what its address ends with.
     pub(super) reaches: Rc<Cell<bool>>,
     /// Bytes that it took from there.
@@ -98,6 +100,10 @@ impl Transport for Wire {
 
     fn silence(&self) -> Option<Silence> {
         self.silence.get()
+    }
+
+    fn gave_up(&self) -> bool {
+        self.gives_up.get()
     }
 
     fn reaches(&self, _: RemoteAddr) -> bool {
