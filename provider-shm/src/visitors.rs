@@ -103,6 +103,7 @@ impl Visitors {
 
     /// A connection is open to its peer no longer.
     pub(crate) fn remove(&mut self, connection: u64) {
+        self.late.retain(|late| late.is_anywhere());
         let Some(visitor) = self.open.remove(&connection) else { return };
         visitor.peer.hazard().close();
         if !wait_while(PATIENCE_AT_END, || visitor.is_anywhere()) {

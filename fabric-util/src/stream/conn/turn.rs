@@ -68,7 +68,12 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
                         break;
                     }
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if transport.gave_up() {
+                        found = Progress::More;
+                    }
+                    break;
+                }
                 Err(error) => {
                     if error.kind() == ErrorKind::InvalidData {
                         state.link.break_off(&error);

@@ -153,6 +153,23 @@ fn what_a_peer_said_before_it_left_is_received() {
     assert!(recv(&mut a, 60).unwrap().is_empty());
 }
 
+/// A byte in a record is much work for little.
+#[test]
+fn others_have_their_turn_however_little_is_in_what_came() {
+    const COUNT: usize = 40_000;
+    let [mut a, mut b] = connected();
+    (0..COUNT).for_each(|_| assert_eq!(send(&mut a, &[7]).unwrap(), 1));
+    move_said(&mut a, &mut b);
+    let (mut before, mut got) = (b.inner().came.len(), 0);
+    while got < COUNT {
+        got += recv(&mut b, 64 << 10).unwrap().len();
+        let now = b.inner().came.len();
+        assert!(before - now <= 600 << 10, "{} bytes at once", before - now);
+        assert!(b.gave_up() || got == COUNT, "no event follows");
+        before = now;
+    }
+}
+
 #[test]
 fn a_connection_that_comes_to_rest_keeps_little() {
     let [mut a, mut b] = connected();

@@ -22,6 +22,8 @@ const SENT: usize = 256 << 10;
 const RECEIVED: usize = 64 << 10;
 /// Bytes that are received at a time as long as little comes.
 const LITTLE: usize = 4 << 10;
+/// Once so many bytes were received others have their turn, however little was in them.
+const RECEIVED_A_CALL: usize = 512 << 10;
 /// The first byte of a record: its type (RFC 8446, 5.1). A handshake frame begins with another.
 const RECORDS: RangeInclusive<u8> = 20..=23;
 /// Bytes that came and are of no use yet: less than a record, or than a handshake message of 64 KiB in records of any sense.
@@ -256,7 +258,7 @@ impl<T: Transport> TlsTransport<T> {
             return Ok(());
         }
         self.session.take_plain(scatter);
-        let mut is_dry = false;
+        let (mut is_dry, mut received) = (false, 0);
         while !scatter.is_full() {
             match self.session.step(scatter) {
                 Ok(Step::Data) => self.has_heard = true,
@@ -267,11 +269,16 @@ impl<T: Transport> TlsTransport<T> {
                     if is_dry {
                         return Ok(());
                     }
+                    if received >= RECEIVED_A_CALL {
+                        self.gave_up = true;
+                        return Ok(());
+                    }
                     let len = if self.is_bulk { RECEIVED } else { LITTLE };
                     let got = self.read(len)?;
                     if got == 0 {
                         return Err(ErrorKind::UnexpectedEof.into());
                     }
+                    received += got;
                     self.is_bulk = got >= LITTLE;
                     is_dry = got < len && !self.inner.gave_up();
                 }
