@@ -112,6 +112,8 @@ pub(super) struct PeerLink {
     pub(super) grant: Option<Grant>,
     /// To be confirmed.
     pub(super) confirm: Option<ConnId>,
+    /// A post found no room though none is under way: nothing reports that there is some.
+    pub(super) lacks_room: bool,
     pub(super) send_park: bool,
     pub(super) draining: bool,
     /// So many of the queue go before the connection is parked: those that can go at once. So each connection is of use, however
@@ -175,6 +177,7 @@ impl PeerLink {
             controls: VecDeque::new(),
             grant: None,
             confirm: None,
+            lacks_room: false,
             send_park: false,
             draining: false,
             drain_left: 0,

@@ -71,6 +71,9 @@ impl PeerLink {
         posted: Result<(), Error>,
     ) -> Sent {
         let Err(error) = posted else { return Sent::Yes };
+        let conn = id.and_then(|id| self.conn(id));
+        self.lacks_room |=
+            matches!(error, Error::Again) && conn.is_some_and(|conn| conn.posted.is_empty());
         if let Some(id) = id.filter(|_| !has_to_wait(&error)) {
             let peer = self.peer;
             log_line!(Warn, "{peer}: the connection ends, as a post failed: {error}");

@@ -14,6 +14,8 @@ const MAX_GAVE_WAY: u32 = 8;
 const RECALL: Duration = Duration::from_millis(50);
 /// Between looks whether a grant is open.
 const GRANT_LOOK: Duration = Duration::from_micros(100);
+/// Between looks whether there is room for a post where no completion makes some.
+const ROOM_LOOK: Duration = Duration::from_millis(1);
 
 /// What is known of the open links when a place is wanted.
 #[derive(Default)]
@@ -55,7 +57,9 @@ impl Core {
         let grants = (!link.granting.is_empty()).then(|| shared.now() + GRANT_LOOK);
         // The loss of a peer without a connection is noticed by the next one alone.
         let look = (link.waits_unconnected()).then_some(link.next_look);
-        let deadline = link.connection.deadline().into_iter().chain(grants).chain(look).min();
+        let room = link.lacks_room.then(|| shared.now() + ROOM_LOOK);
+        let times = link.connection.deadline().into_iter().chain(grants);
+        let deadline = times.chain(look).chain(room).min();
         let was_open = std::mem::replace(&mut link.is_open, is_open);
         let was_dialing = std::mem::replace(&mut link.is_dialing, is_dialing);
         let before = std::mem::replace(&mut link.deadline, deadline);

@@ -208,3 +208,62 @@ impl Heads {
         self.0.free.push(head);
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)] // helpers of tests, which clippy does not take for tests
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use fabric::Hints;
+
+    use super::{Access, HEAD_LEN};
+    use crate::matching::Pattern;
+    use crate::{Endpoint, Peer, RdmAttr, Recv, Send, Status};
+
+    /// Much less than a connection is waited for.
+    const SOON: Duration = Duration::from_secs(2);
+
+    fn endpoint() -> Endpoint {
+        let domain =
+            fabric::Domain::open(&Hints { provider: Some("tcp".into()), ..Hints::default() });
+        Endpoint::new(&domain.unwrap(), &RdmAttr::default()).unwrap()
+    }
+
+    /// There is memory for heads, or none.
+    fn have_memory(endpoint: &Endpoint, is_there: bool) {
+        endpoint.driver.call(|core| {
+            let pool = &mut core.shared.heads.0;
+            pool.free.clear();
+            pool.part_len = if is_there { HEAD_LEN } else { 1 << 40 };
+        });
+    }
+
+    /// A message that goes from where it is, once there is memory for its head.
+    fn send_late(a: &Endpoint, b: &Endpoint, to_b: Peer) {
+        let (from, into) =
+            (a.domain().alloc(1000, Access::empty()), b.domain().alloc(1000, Access::LOCAL_WRITE));
+        let (from, into) = (from.unwrap(), into.unwrap());
+        have_memory(a, false);
+        b.post_recv(&Recv::new(Pattern::tagged(7), &into)).unwrap();
+        a.post_send(to_b, &Send::new(&from).tag(7)).unwrap();
+        assert!(a.wait_one(Some(Duration::from_millis(50))).is_err(), "there is no head");
+        have_memory(a, true);
+        let begun = Instant::now();
+        for end in [a, b] {
+            let done = end.wait_one(Some(SOON)).unwrap_or_else(|error| {
+                panic!("{error} after {:?}\n{}\n{}", begun.elapsed(), a.dump(), b.dump())
+            });
+            assert_eq!(done.status, Status::Ok);
+        }
+    }
+
+    #[test]
+    fn what_found_no_memory_for_its_head_goes_when_there_is_some() {
+        let (a, b) = (endpoint(), endpoint());
+        let (to_b, _) = (a.insert(b.address()).unwrap(), b.insert(a.address()).unwrap());
+        // The word that a connection is used, and what goes by it when nothing else does.
+        for _ in 0..2 {
+            send_late(&a, &b, to_b);
+        }
+    }
+}

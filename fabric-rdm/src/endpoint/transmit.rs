@@ -61,7 +61,10 @@ impl PeerLink {
         let frame = Frame::Confirm.encode();
         let bytes = [frame.as_bytes(), &windows, &shared.address].concat();
         // With many rails it is too long to be injected.
-        let Ok((head, part)) = shared.heads.write(&bytes) else { return };
+        let Ok((head, part)) = shared.heads.write(&bytes) else {
+            self.sent(shared, Some(id), Err(Error::Again));
+            return;
+        };
         let op = Op::send(part.slice(0, bytes.len()));
         let what = (PostedKind::Control, Some(head));
         let sent =
@@ -73,6 +76,7 @@ impl PeerLink {
 
     /// Sends all that can be sent.
     pub(super) fn transmit(&mut self, shared: &mut Shared) {
+        self.lacks_room = false;
         self.transmit_confirm(shared);
         if self.current.is_none() || self.park_sent || self.transmit_controls(shared) == Sent::No {
             return;
