@@ -283,23 +283,24 @@ impl Shared {
 
     /// Takes completions; says how many, and whether places in the window are free by that.
     pub(super) fn take(&mut self, out: &mut [Completion]) -> (usize, bool) {
-        let (mut taken, mut frees) = (0, false);
-        while taken < out.len()
-            && let Some(ended) = self.ended.pop_front()
-        {
-            frees |= self.hand_out(ended, &mut out[taken]);
-            taken += 1;
-        }
-        (taken, frees)
+        self.take_from(|shared| &mut shared.ended, out)
     }
 
     /// Takes completions of writes to memory here, as [`take`](Self::take) does.
     pub(super) fn take_written(&mut self, out: &mut [Completion]) -> (usize, bool) {
+        self.take_from(|shared| &mut shared.written, out)
+    }
+
+    fn take_from(
+        &mut self,
+        queue: impl Fn(&mut Self) -> &mut VecDeque<Ended>,
+        out: &mut [Completion],
+    ) -> (usize, bool) {
         let (mut taken, mut frees) = (0, false);
         while taken < out.len()
-            && let Some(written) = self.written.pop_front()
+            && let Some(ended) = queue(self).pop_front()
         {
-            frees |= self.hand_out(written, &mut out[taken]);
+            frees |= self.hand_out(ended, &mut out[taken]);
             taken += 1;
         }
         (taken, frees)
