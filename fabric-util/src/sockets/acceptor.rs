@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use fabric_core::{Event, ListenerId, Result};
 
-use super::descriptors::Descriptors;
+use super::descriptors::{Descriptors, stop_listening};
 use super::family::{Arrival, Shared, SocketFamily, SocketTransport};
 use crate::backlog::Backlog;
 use crate::fair_table::FairTable;
@@ -301,7 +301,7 @@ impl<F: SocketFamily> Acceptor<F> {
     /// Closes the socket and refuses what waits; gives the names of that.
     pub(crate) fn close(&self) -> Vec<usize> {
         let (socket, waiting) = self.backlog.close();
-        drop(socket);
+        socket.into_iter().for_each(stop_listening);
         let unfinished = self.handshakes.close().inspect(|pending| pending.drop_socket());
         let refused = waiting.inspect(|pending| pending.refuse());
         refused.chain(unfinished).map(|pending| pending.name).collect()

@@ -1,8 +1,11 @@
 //! The descriptors that connections from peers take of this process: a quarter of all stays for the application's own files.
 
+use std::net::Shutdown;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::process::{Resource, getrlimit};
+use socket2::SockRef;
 
 /// Connections of this process that came in and whose sockets are open.
 static ACCEPTED: AtomicUsize = AtomicUsize::new(0);
@@ -23,6 +26,15 @@ impl Drop for Accepted {
     fn drop(&mut self) {
         ACCEPTED.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// Closes a socket that listens. A forked child may have copies of its descriptor: nothing more comes to it by these either, and
+/// what has come and was not taken is closed.
+pub(super) fn stop_listening(socket: impl AsFd) {
+    let socket = SockRef::from(&socket);
+    // It fails only for what does not listen.
+    let _ = socket.shutdown(Shutdown::Read);
+    while socket.accept().is_ok() {}
 }
 
 /// How many descriptors a process may have (RLIMIT_NOFILE, getrlimit(2)), and how many of these peers may take.

@@ -1,7 +1,9 @@
 //! Listeners, their backlog, and the event queue's descriptor.
 
+use std::io::{Read, Write};
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 
 use fabric::ListenerAttr;
 use fabric_util::wakeup::wait_readable;
@@ -9,6 +11,7 @@ use fabric_util::wakeup::wait_readable;
 use super::steps::{connect_failed, connected, meet, message, next_request, no_listener};
 use crate::end::DEFAULT_TIMEOUT;
 use crate::prelude::*;
+use crate::sys::in_child;
 
 pub(super) fn refuse(rig: &Rig) -> Outcome {
     let a = rig.end(rig.domain_a())?;
@@ -84,6 +87,37 @@ pub(super) fn listen_close_pending(rig: &Rig) -> Outcome {
     b.expect_connected()?;
     message(&taken, &b, rig.pattern(0))?;
     b.expect_no_event_for(Duration::from_millis(50))
+}
+
+pub(super) fn listen_close_forked(rig: &Rig) -> Outcome {
+    let time = rig.scaled(DEFAULT_TIMEOUT);
+    let listener = rig.listen(rig.domain_b())?;
+    let at = listener.local_addr();
+    let ends = [rig.end(rig.domain_a())?, rig.end(rig.domain_a())?];
+    let (mut here, child) = UnixStream::pair()?;
+    here.set_read_timeout(Some(time))?;
+    thread::scope(|scope| {
+        // It has a copy of each descriptor until it hears a byte.
+        let ended = scope.spawn(|| {
+            in_child(time, || match (&child).write(b"1").and_then(|_| (&child).read(&mut [0])) {
+                Ok(_) => String::new(),
+                Err(error) => error.to_string(),
+            })
+        });
+        here.read_exact(&mut [0])?;
+        ends[0].connect(at, b"on its way")?;
+        drop(listener);
+        ends[1].connect(at, b"late")?;
+        for end in &ends {
+            // Long before the time for it is over.
+            let outcome = end.wait_connected(Some(rig.scaled(DEFAULT_TIMEOUT / 4)));
+            check_err!(outcome, Error::Refused(_), "the outcome of connecting");
+        }
+        here.write_all(b"1")?;
+        let said = ended.join().map_err(|_| Failed::new("a child", "a panic"))?;
+        check_eq!(said?, "", "what the child says");
+        Ok(())
+    })
 }
 
 /// The backlog that a case wants, and no other setting.

@@ -31,6 +31,8 @@ pub(super) const CASES: &[Case] = cases! { Connection:
         "a second listener on an address is AddrInUse, until the first is gone";
     listening::listen_close_pending, Needs::SEND,
         "the listener closes: waiting requests are Refused, one that was taken can still be accepted" .trap();
+    listening::listen_close_forked, Needs::NOTHING,
+        "a listener that is dropped refuses, though a forked child has its descriptors" .exclusive();
     listening::backlog_burst, Needs::NOTHING,
         "64 connects at once, backlog 64: all are connected, each to its own";
     listening::backlog_full, Needs::NOTHING,
