@@ -11,8 +11,8 @@ pub(super) struct Word {
     pub(super) size: Option<Found<u32>>,
     pub(super) local_rank: Option<Found<u32>>,
     pub(super) job: Option<Found<String>>,
-    /// How often this launcher has started the job again.
-    pub(super) restarts: Option<Found<u32>>,
+    /// How often this launcher has started the job again; or why that cannot be known.
+    pub(super) restarts: Result<Option<Found<u32>>>,
     pub(super) place: Option<Found<String>>,
     /// It is one of those that give the processes of one MPI job the same ranks.
     pub(super) is_mpi: bool,
@@ -20,8 +20,8 @@ pub(super) struct Word {
 
 impl Word {
     fn new(launcher: &'static str, rank: Found<u32>) -> Self {
-        let (size, local_rank, job, restarts, place) = Default::default();
-        Word { launcher, rank, size, local_rank, job, restarts, place, is_mpi: false }
+        let (size, local_rank, job, place) = Default::default();
+        Word { launcher, rank, size, local_rank, job, restarts: Ok(None), place, is_mpi: false }
     }
 }
 
@@ -72,9 +72,28 @@ fn torchrun(variables: &Variables<'_>) -> Result<Option<Word>> {
     word.local_rank = variables.number("LOCAL_RANK", u32::MAX)?;
     // `none` is what it is without --rdzv-id: the name of every such job.
     word.job = variables.text("TORCHELASTIC_RUN_ID")?;
-    word.restarts = variables.number("TORCHELASTIC_RESTART_COUNT", u32::MAX)?;
+    let count = variables.number("TORCHELASTIC_RESTART_COUNT", u32::MAX)?;
+    let allowed = variables.number("TORCHELASTIC_MAX_RESTARTS", u32::MAX)?;
+    let here = variables.number("LOCAL_WORLD_SIZE", u32::MAX)?;
+    let is_one_node = matches!((&here, &word.size), (Some(a), Some(b)) if a.value == b.value);
+    let restarts = [&count, &allowed].into_iter().flatten().find(|found| found.value > 0);
+    word.restarts = match restarts.cloned() {
+        Some(restarts) if !is_one_node => Err(counts_of_nodes(&restarts, here.as_ref())),
+        _ => Ok(count),
+    };
     word.place = torchrun_place(variables)?;
     Ok(Some(word))
+}
+
+/// Each node's agent counts the restarts of its own processes, after their failures: the counts of a job's nodes differ.
+fn counts_of_nodes(restarts: &Found<u32>, here: Option<&Found<u32>>) -> crate::ExchangeError {
+    let here = here.map_or("LOCAL_WORLD_SIZE is not set", |here| &here.from);
+    invalid(format!(
+        "{}, and the ranks are not known to be of one node ({here}): torchrun counts the restarts of each node on its own, so its \
+         count does not say which start of the job this is; set FABRIC_INCARNATION, to the same number in all ranks and to a higher \
+         one at each start, or start torchrun with --max-restarts=0",
+        restarts.from
+    ))
 }
 
 /// MASTER_PORT is taken by PyTorch's own store, so the next port is meant.
@@ -146,7 +165,7 @@ fn slurm(variables: &Variables<'_>) -> Result<Option<Word>> {
         word.job = Some(Found { value: format!("slurm-{}.{}", job.value, step.value), from });
     }
     // Set only once the job was requeued.
-    word.restarts = variables.number("SLURM_RESTART_COUNT", u32::MAX)?;
+    word.restarts = Ok(variables.number("SLURM_RESTART_COUNT", u32::MAX)?);
     Ok(Some(word))
 }
 

@@ -215,8 +215,8 @@ fn choose_incarnation(variables: &Variables<'_>, words: &[Word]) -> Result<Found
     if let Some(incarnation) = variables.number(own::INCARNATION, u64::MAX)? {
         return Ok(incarnation);
     }
-    let restarts: Vec<_> = words.iter().filter_map(|word| word.restarts.clone()).collect();
-    match &restarts[..] {
+    let restarts = words.iter().filter_map(|word| word.restarts.clone().transpose());
+    match &restarts.collect::<Result<Vec<_>>>()?[..] {
         [] => Ok(Found { value: 0, from: "no variable counts restarts".to_owned() }),
         [one] => Ok(Found { value: one.value.into(), from: one.from.clone() }),
         [inner, outer, ..] => Ok(Found {

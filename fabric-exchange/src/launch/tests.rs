@@ -35,14 +35,15 @@ const SLURM: [(&str, &str); 6] = [
     ("SLURM_STEP_ID", "2"),
     ("SLURM_RESTART_COUNT", "5"),
 ];
-const TORCHRUN: [(&str, &str); 7] = [
+const TORCHRUN: [(&str, &str); 8] = [
     ("RANK", "6"),
     ("WORLD_SIZE", "8"),
-    ("LOCAL_RANK", "2"),
+    ("LOCAL_RANK", "6"),
     ("MASTER_ADDR", "node1"),
     ("MASTER_PORT", "29500"),
     ("TORCHELASTIC_RUN_ID", "run"),
     ("TORCHELASTIC_RESTART_COUNT", "1"),
+    ("LOCAL_WORLD_SIZE", "8"),
 ];
 
 #[test]
@@ -62,7 +63,7 @@ fn each_launcher_is_known() {
     assert_eq!(chosen(&SLURM), (3, 8, Some(1), "slurm-77.2".into(), 5));
     let step = [&SLURM[..], &[("SLURM_STEP_NUM_TASKS", "4")]].concat();
     assert_eq!(chosen(&step).1, 4, "the step's size goes before the job's");
-    assert_eq!(chosen(&TORCHRUN), (6, 8, Some(2), "run".into(), 1));
+    assert_eq!(chosen(&TORCHRUN), (6, 8, Some(6), "run".into(), 1));
     let hydra = [("PMI_RANK", "1"), ("PMI_SIZE", "2"), ("MPI_LOCALRANKID", "1"), job];
     assert_eq!(chosen(&hydra), (1, 2, Some(1), "mine".into(), 0));
     let open_mpi = [
@@ -92,10 +93,28 @@ fn torchrun_says_where_to_meet() {
     refused(&last, &["MASTER_PORT=65535", "FABRIC_RENDEZVOUS"]);
 }
 
+/// Each node has a count of its own: after a failure on one the others' ranks would be in the incarnation before.
+#[test]
+fn torchrun_counts_no_restarts_of_several_nodes() {
+    let mut nodes = TORCHRUN;
+    nodes[7].1 = "4";
+    let own = ["FABRIC_INCARNATION", "--max-restarts=0"];
+    refused(&nodes, &[&own[..], &["TORCHELASTIC_RESTART_COUNT=1", "LOCAL_WORLD_SIZE=4"]].concat());
+    // From the first start on: it would be too late after one more.
+    nodes[6].1 = "0";
+    let more = [&nodes[..], &[("TORCHELASTIC_MAX_RESTARTS", "3")]].concat();
+    refused(&more, &[&own[..], &["TORCHELASTIC_MAX_RESTARTS=3"]].concat());
+    assert_eq!(chosen(&[&more[..], &[("FABRIC_INCARNATION", "7")]].concat()).4, 7);
+    assert_eq!(chosen(&nodes).4, 0, "it never starts again");
+    refused(&TORCHRUN[..7], &["LOCAL_WORLD_SIZE is not set"]);
+    let one = [&TORCHRUN[..], &[("TORCHELASTIC_MAX_RESTARTS", "3")]].concat();
+    assert_eq!(chosen(&one).4, 1);
+}
+
 #[test]
 fn the_innermost_launcher_counts() {
     let nested = [&SLURM[..], &TORCHRUN[..]].concat();
-    assert_eq!(chosen(&nested), (6, 8, Some(2), "run".into(), 5 << 32 | 1));
+    assert_eq!(chosen(&nested), (6, 8, Some(6), "run".into(), 5 << 32 | 1));
     // mpirun in an allocation: Slurm's task is the one that started the daemon of the host.
     let mpi = [("OMPI_COMM_WORLD_RANK", "9"), ("OMPI_COMM_WORLD_SIZE", "16")];
     assert_eq!(chosen(&[&SLURM[..], &mpi].concat()), (9, 16, None, "slurm-77.2".into(), 5));
