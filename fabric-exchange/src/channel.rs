@@ -6,7 +6,7 @@
 //! | client | `FBRX`, version, 1 if it has a secret else 0, a random number |
 //! | server | the same |
 //! | client | its proof, of both; only if they have a secret |
-//! | server | its proof, of all that; only if they have a secret |
+//! | server | its proof, of all that, or zeros if the client's is none; only if they have a secret |
 //! | either | frames: a length (32 bits, little-endian), a message, and with a secret a code over the transcript so far, the frame's number, the length and the message |
 //!
 //! A code is made with the key of the end that sends, and covers both random numbers: a frame fits no other connection, no other
@@ -24,6 +24,8 @@ const VERSION: u8 = 1;
 pub(crate) const HELLO: usize = 6 + SEAL;
 /// The bytes of a proof.
 pub(crate) const PROOF: usize = SEAL;
+/// What a server answers to a proof by another secret: it proves nothing.
+pub(crate) const NO_PROOF: [u8; PROOF] = [0; PROOF];
 /// The bytes of a frame's length.
 pub(crate) const LENGTH: usize = 4;
 

@@ -25,6 +25,8 @@ use crate::wire::{self, Answer, Ask, MAX_ANSWER, MAX_WAITS, Request, Say};
 const ATTEMPT: Duration = Duration::from_secs(10);
 /// The server answers a wait when its time is over; so long after that it is given up.
 const GRACE: Duration = Duration::from_secs(10);
+/// What came while this process was stopped is read in less.
+const MOMENT: Duration = Duration::from_secs(1);
 /// Attempts to connect are so far apart.
 const MAX_PAUSE: Duration = Duration::from_millis(500);
 
@@ -37,9 +39,9 @@ pub(crate) fn join(
 ) -> Result<Exchange> {
     let (deadline, keys) = (Deadline::after(timeout), channel::keys(secret));
     let mut backoff = Backoff::up_to(MAX_PAUSE);
-    let (stream, frames) = loop {
-        match connect(server, keys.as_ref(), &deadline) {
-            Ok(connected) => break connected,
+    loop {
+        match attempt(server, membership, keys.as_ref(), &deadline) {
+            Ok(exchange) => return Ok(exchange),
             Err(Attempt::Final(error)) => return Err(error),
             Err(Attempt::Later(why)) if deadline.is_over() => {
                 return Err(ExchangeError::Unreachable(format!(
@@ -48,11 +50,25 @@ pub(crate) fn join(
             }
             Err(Attempt::Later(_)) => thread::sleep(backoff.next(&deadline)),
         }
-    };
+    }
+}
+
+fn attempt(
+    server: &str,
+    membership: &Membership,
+    keys: Option<&HandshakeKeys>,
+    deadline: &Deadline,
+) -> Result<Exchange, Attempt> {
+    let (stream, frames) = connect(server, keys, deadline)?;
     let client = Client::start(stream, frames)?;
-    let limits = match client.ask(Ask::Join(membership.clone()))? {
-        Say::Joined(limits) => limits,
-        other => return Err(odd(&other)),
+    let limits = match client.ask(Ask::Join(membership.clone())) {
+        Ok(Say::Joined(limits)) => limits,
+        Ok(other) => return Err(odd(&other).into()),
+        // Until it has joined a server ends a connection for another, if there are many.
+        Err(ExchangeError::Disconnected(why)) => {
+            return Err(Attempt::Later(format!("the connection ended before the answer: {why}")));
+        }
+        Err(error) => return Err(error.into()),
     };
     limits.check()?;
     Ok(Exchange::new(membership.clone(), limits, Box::new(client)))
@@ -107,7 +123,7 @@ fn shake_hands(
     // A server that is full, or that is just ending, closes.
     let gone = |error: std::io::Error| match error.kind() {
         ErrorKind::TimedOut => Attempt::Later(format!("{name} says nothing")),
-        _ => Attempt::Later(format!("{name} closed the connection, or has no room: {error}")),
+        _ => Attempt::Later(format!("{name} has no room, or is ending: {}", in_words(&error))),
     };
     let mut reader = ReadUntil::new(stream, time);
     let own = channel::hello(keys.is_some())?;
@@ -118,17 +134,22 @@ fn shake_hands(
     let Some(keys) = keys else { return Ok(Frames::open()) };
     let mut handshake = Handshake::new(keys, Prover::Initiator, &own, &theirs);
     (&*stream).write_all(&handshake.prove()).map_err(gone)?;
-    let other = |why: &str| {
-        let text =
-            format!("{name} has another secret, or something between changed what was said{why}");
-        Attempt::Final(ExchangeError::Unauthenticated(text))
-    };
     let mut proof = [0; PROOF];
-    match reader.read_exact(&mut proof) {
-        Ok(()) if handshake.is_proven(&proof) => Ok(handshake.frames()),
-        Ok(()) => Err(other("")),
-        Err(error) if error.kind() == ErrorKind::TimedOut => Err(gone(error)),
-        Err(_) => Err(other(": it closed the connection")),
+    reader.read_exact(&mut proof).map_err(gone)?;
+    if handshake.is_proven(&proof) {
+        return Ok(handshake.frames());
+    }
+    let text = format!("{name} has another secret, or something between changed what was said");
+    Err(Attempt::Final(ExchangeError::Unauthenticated(text)))
+}
+
+/// Why a connection ended, where the system's words say it of a call.
+fn in_words(error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::UnexpectedEof => "the server closed it".to_owned(),
+        ErrorKind::WouldBlock => format!("the server took nothing for {ATTEMPT:?}"),
+        ErrorKind::TimedOut => "the server's host does not answer".to_owned(),
+        _ => error.to_string(),
     }
 }
 
@@ -175,7 +196,7 @@ impl Line {
     fn read(&self, mut incoming: Incoming) -> Result<()> {
         loop {
             let mut length = [0; LENGTH];
-            let ended = |error: std::io::Error| ExchangeError::Disconnected(error.to_string());
+            let ended = |error: std::io::Error| ExchangeError::Disconnected(in_words(&error));
             (&self.stream).read_exact(&mut length).map_err(ended)?;
             let mut body = vec![0; incoming.body_len(length, MAX_ANSWER)?];
             (&self.stream).read_exact(&mut body).map_err(ended)?;
@@ -186,6 +207,14 @@ impl Line {
                 let _ = call.try_send(answer.say);
             }
         }
+    }
+}
+
+/// What comes within a time. A process that was stopped may find the time over and the answer there, not read yet.
+fn receive(answer: &Receiver<Say>, time: Duration) -> Result<Say, RecvTimeoutError> {
+    match answer.recv_timeout(time) {
+        Err(RecvTimeoutError::Timeout) => answer.recv_timeout(MOMENT),
+        received => received,
     }
 }
 
@@ -217,9 +246,11 @@ impl Client {
         self.ask_within(ask, Duration::ZERO)
     }
 
-    /// Asks the server for what may have to be waited for.
+    /// Asks the server for what may have to be waited for. Without time it only looks.
     fn wait(&self, deadline: &Deadline, ask: impl FnOnce(u64) -> Ask) -> Result<Say> {
-        self.begin_wait(deadline)?;
+        if !self.begin_wait(deadline) {
+            return self.ask(ask(0));
+        }
         let left = deadline.left();
         let answer = self.ask_within(ask(wire::to_ms(left)), left);
         self.line.calls().waits -= 1;
@@ -227,26 +258,26 @@ impl Client {
         answer
     }
 
-    /// Waits while there are too many waits.
-    fn begin_wait(&self, deadline: &Deadline) -> Result<()> {
+    /// Waits while there are too many waits; false if there are until the time is over.
+    fn begin_wait(&self, deadline: &Deadline) -> bool {
         let mut calls = self.line.calls();
         while calls.waits >= MAX_WAITS && calls.ended.is_none() {
             let left = deadline.left();
             if left.is_zero() {
-                return Err(ExchangeError::full("waits of one rank", MAX_WAITS as u64));
+                return false;
             }
             let waited = self.line.answered.wait_timeout(calls, left);
             calls = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         calls.waits += 1;
-        Ok(())
+        true
     }
 
     fn ask_within(&self, ask: Ask, time: Duration) -> Result<Say> {
         let deadline = Deadline::after(time.saturating_add(GRACE));
         let (number, answer) = self.begin()?;
         self.send(&Request { number, ask })?;
-        match answer.recv_timeout(deadline.left()) {
+        match receive(&answer, deadline.left()) {
             Ok(Say::Failed(error)) => Err(error),
             Ok(say) => Ok(say),
             Err(RecvTimeoutError::Disconnected) => Err(self.why_ended()),
@@ -278,7 +309,7 @@ impl Client {
         let sent = (&self.line.stream).write_all(&outgoing.wrap(&message));
         drop(outgoing);
         sent.map_err(|error| {
-            self.line.end(ExchangeError::Disconnected(error.to_string()));
+            self.line.end(ExchangeError::Disconnected(in_words(&error)));
             self.why_ended()
         })
     }
@@ -346,3 +377,6 @@ impl Drop for Client {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

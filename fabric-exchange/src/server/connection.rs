@@ -7,7 +7,7 @@ use fabric_util::proof::{HandshakeKeys, Prover};
 use mio::net::TcpStream;
 
 use crate::channel::{
-    self, Frames, HELLO, Handshake, HelloBytes, Incoming, LENGTH, Outgoing, PROOF,
+    self, Frames, HELLO, Handshake, HelloBytes, Incoming, LENGTH, NO_PROOF, Outgoing, PROOF,
 };
 use crate::error::{ExchangeError, Result};
 use crate::jobs::JobNumber;
@@ -137,6 +137,9 @@ impl Connection {
                 Phase::Proof(handshake) => {
                     let Some(proof) = take::<PROOF>(&mut self.input) else { return Ok(None) };
                     if !handshake.is_proven(&proof) {
+                        // By that the client knows that it was not closed for want of room.
+                        self.output.extend_from_slice(&NO_PROOF);
+                        let _ = self.flush();
                         let text = "the client has another secret, or something between changed what was said";
                         return Err(ExchangeError::Unauthenticated(text.to_owned()));
                     }

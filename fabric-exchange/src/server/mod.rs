@@ -131,4 +131,4 @@ impl fmt::Debug for RunningServer {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -22,6 +22,13 @@ pub(super) struct Reply {
     pub(super) say: Say,
 }
 
+impl Wait {
+    /// Its answer.
+    fn reply(&self, say: Say) -> Reply {
+        Reply { connection: self.connection, request: self.request, say }
+    }
+}
+
 /// The jobs, and all that waits.
 pub(super) struct Service {
     limits: Limits,
@@ -58,7 +65,9 @@ impl Service {
                 let awaited = wait.awaited.clone();
                 let mut replies = self.settle(vec![*wait]);
                 // The last rank opens a barrier for all.
-                if !replies.is_empty() && matches!(awaited, Awaited::Gate { .. }) {
+                let is_open =
+                    |reply: &Reply| matches!(&reply.say, Say::Missing(ranks) if ranks.is_empty());
+                if replies.first().is_some_and(is_open) {
                     let woken = self.waits.take_for(place.job, &awaited);
                     replies.append(&mut self.settle(woken));
                 }
@@ -107,13 +116,15 @@ impl Service {
         }
     }
 
-    /// Answers what can be answered; the others wait on.
+    /// Answers what can be answered, or has no time left; the others wait on.
     fn settle(&mut self, waits: Vec<Wait>) -> Vec<Reply> {
-        let mut replies = Vec::new();
+        let (mut replies, now) = (Vec::new(), Instant::now());
         for wait in waits {
             match self.ready(&wait) {
-                Some(say) => {
-                    replies.push(Reply { connection: wait.connection, request: wait.request, say });
+                Some(say) => replies.push(wait.reply(say)),
+                None if wait.until <= now => {
+                    let late = self.late(&wait);
+                    replies.push(wait.reply(late));
                 }
                 None => self.waits.add(wait),
             }
@@ -162,16 +173,17 @@ impl Service {
     /// Answers those whose time is over.
     pub(super) fn take_late(&mut self, now: Instant) -> Vec<Reply> {
         let late = self.waits.take_late(now);
-        let replies = late.into_iter().map(|wait| {
-            let say = match (&wait.awaited, self.jobs.board(wait.job)) {
-                (Awaited::Gate { name, round }, Some(board)) => {
-                    Say::Missing(board.missing(name, *round))
-                }
-                _ => Say::Late,
-            };
-            Reply { connection: wait.connection, request: wait.request, say }
-        });
-        replies.collect()
+        late.into_iter().map(|wait| wait.reply(self.late(&wait))).collect()
+    }
+
+    /// The answer to what did not come in time.
+    fn late(&mut self, wait: &Wait) -> Say {
+        match (&wait.awaited, self.jobs.board(wait.job)) {
+            (Awaited::Gate { name, round }, Some(board)) => {
+                Say::Missing(board.missing(name, *round))
+            }
+            _ => Say::Late,
+        }
     }
 
     /// When there is something to do at the latest.

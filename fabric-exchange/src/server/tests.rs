@@ -20,21 +20,25 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Where strangers are to be ended by it; enough for clients that are none.
 const JOIN_TIME: Duration = Duration::from_secs(3);
 
-fn server(change: impl FnOnce(&mut ServerOptions)) -> RunningServer {
+pub(crate) fn server(change: impl FnOnce(&mut ServerOptions)) -> RunningServer {
     let mut options = ServerOptions::default();
     change(&mut options);
     Server::bind("127.0.0.1:0", options).unwrap().spawn().unwrap()
 }
 
-fn secret(of: u8) -> Option<Secret> {
+pub(crate) fn secret(of: u8) -> Option<Secret> {
     Some(Secret::new(&[of; 32]).unwrap())
 }
 
-fn member(name: &str, size: u32, rank: u32) -> Membership {
+pub(crate) fn member(name: &str, size: u32, rank: u32) -> Membership {
     Membership::new(Job::new(name, 0, size).unwrap(), rank).unwrap()
 }
 
-fn join(at: SocketAddr, membership: &Membership, secret: Option<Secret>) -> Result<Exchange> {
+pub(crate) fn join(
+    at: SocketAddr,
+    membership: &Membership,
+    secret: Option<Secret>,
+) -> Result<Exchange> {
     let options = JoinOptions { secret, timeout: PATIENCE, ..JoinOptions::default() };
     Exchange::join(&Rendezvous::Tcp(at.to_string()), membership, &options)
 }

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use fabric_exchange::{Exchange, ExchangeError, Job, Limits, MAX_KEY_BYTES, Membership, Result};
+use fabric_exchange::{
+    Exchange, ExchangeError, Job, Limits, MAX_KEY_BYTES, Membership, MissingRanks, Result,
+};
 
 /// For what comes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -43,6 +45,7 @@ const CASES: &[(&str, Case)] = &[
     ("a rank that panics is lost", panics),
     ("a rank that left is named", left),
     ("threads of one rank do not wait for each other", threads),
+    ("a call without time looks, however many wait", looks),
     ("a rank is in a barrier once", barriers_by_threads),
     ("a job that all have left is forgotten", forgotten),
 ];
@@ -311,6 +314,32 @@ fn threads(place: Place<'_>, name: &str) {
             assert_eq!(wait.join().unwrap(), b"x");
         }
     });
+}
+
+fn looks(place: Place<'_>, name: &str) {
+    let [first, second] = all(place, name);
+    first.put("there", b"x").unwrap();
+    thread::scope(|scope| {
+        for _ in 0..40 {
+            scope.spawn(|| first.get("later", PATIENCE).unwrap());
+        }
+        // They wait, or begin to.
+        thread::sleep(SOON * 10);
+        let looked = first.get("there", Duration::ZERO);
+        let late = first.get("absent", Duration::ZERO);
+        let missing = first.barrier("x", Duration::ZERO);
+        // It has come all the same.
+        let passed = second.barrier("x", PATIENCE);
+        second.put("later", b"x").unwrap();
+        assert_eq!((looked.unwrap(), passed), (b"x".to_vec(), Ok(())));
+        assert!(matches!(late, Err(ExchangeError::TimedOut { .. })), "{late:?}");
+        let is_second = |missing: &MissingRanks| missing.first == [1];
+        assert!(
+            matches!(&missing, Err(ExchangeError::TimedOut { missing, .. }) if is_second(missing)),
+            "{missing:?}"
+        );
+    });
+    first.barrier("x", PATIENCE).unwrap();
 }
 
 fn barriers_by_threads(place: Place<'_>, name: &str) {
