@@ -88,7 +88,7 @@ impl Board {
             return Ok(**there == *blob);
         }
         self.check_keys()?;
-        let bytes = self.bytes + (key.len() + blob.len()) as u64;
+        let bytes = self.bytes + self.bytes_for(key, blob);
         if bytes > self.limits.job_bytes {
             return Err(ExchangeError::full(
                 "the job's blobs have more bytes",
@@ -100,6 +100,16 @@ impl Board {
         Ok(true)
     }
 
+    /// The bytes of all blobs and their keys.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The bytes that it takes to keep a blob: none if the key is there.
+    pub(crate) fn bytes_for(&self, key: &str, blob: &[u8]) -> u64 {
+        if self.blobs.contains_key(key) { 0 } else { (key.len() + blob.len()) as u64 }
+    }
+
     fn check_keys(&self) -> Result<()> {
         if self.blobs.len() + self.gates.len() < self.limits.job_keys as usize {
             return Ok(());
@@ -107,12 +117,12 @@ impl Board {
         Err(ExchangeError::full("the job has more keys and barriers", self.limits.job_keys))
     }
 
-    /// A rank's part of a gather is not needed any more.
-    pub(crate) fn forget(&mut self, round: u32, rank: u32) {
+    /// A rank's part of a gather is not needed any more; gives the bytes that it took.
+    pub(crate) fn forget(&mut self, round: u32, rank: u32) -> u64 {
         let key = gather_key(round, rank);
-        if let Some(blob) = self.blobs.remove(&key) {
-            self.bytes -= (key.len() + blob.len()) as u64;
-        }
+        let bytes = self.blobs.remove(&key).map_or(0, |blob| (key.len() + blob.len()) as u64);
+        self.bytes -= bytes;
+        bytes
     }
 
     /// The blob, if it is there.

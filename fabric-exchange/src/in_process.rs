@@ -4,7 +4,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::board::Board;
-use crate::error::{ExchangeError, MissingRanks, Result};
+use crate::error::{MissingRanks, Result};
 use crate::exchange::{Backend, Exchange};
 use crate::job::Membership;
 use crate::jobs::{JobNumber, Jobs};
@@ -43,7 +43,7 @@ impl InProcess {
     }
 
     fn of(limits: Limits) -> Self {
-        let jobs = Mutex::new(Jobs::new(limits, MAX_JOBS, KEEP));
+        let jobs = Mutex::new(Jobs::new(limits, MAX_JOBS, u64::MAX, KEEP));
         InProcess { limits, place: Arc::new(LocalPlace { jobs, changed: Condvar::new() }) }
     }
 
@@ -93,7 +93,7 @@ impl LocalMember {
     ) -> Result<Option<T>> {
         let mut jobs = self.place.lock();
         loop {
-            if let Some(answer) = ask(board(&mut jobs, self.job)?)? {
+            if let Some(answer) = ask(jobs.existing(self.job)?)? {
                 return Ok(Some(answer));
             }
             let left = deadline.left();
@@ -106,14 +106,9 @@ impl LocalMember {
     }
 }
 
-/// A job with a member here is never forgotten.
-fn board(jobs: &mut Jobs, job: JobNumber) -> Result<&mut Board> {
-    jobs.board(job).ok_or_else(|| ExchangeError::Disconnected("the job is forgotten".to_owned()))
-}
-
 impl Backend for LocalMember {
     fn put(&self, key: &str, blob: &[u8]) -> Result<bool> {
-        let is_kept = board(&mut self.place.lock(), self.job)?.put(key, blob);
+        let is_kept = self.place.lock().put(self.job, key, blob);
         self.place.changed.notify_all();
         is_kept
     }
@@ -132,7 +127,7 @@ impl Backend for LocalMember {
     }
 
     fn barrier(&self, name: &str, round: u32, deadline: &Deadline) -> Result<MissingRanks> {
-        board(&mut self.place.lock(), self.job)?.arrive(name, round, self.rank)?;
+        self.place.lock().existing(self.job)?.arrive(name, round, self.rank)?;
         self.place.changed.notify_all();
         let rank = self.rank;
         let passed =
@@ -141,7 +136,7 @@ impl Backend for LocalMember {
             return Ok(MissingRanks::default());
         }
         let mut jobs = self.place.lock();
-        let board = board(&mut jobs, self.job)?;
+        let board = jobs.existing(self.job)?;
         // The last rank may have come just now.
         if board.pass(name, round, rank)? {
             return Ok(MissingRanks::default());
@@ -150,8 +145,7 @@ impl Backend for LocalMember {
     }
 
     fn forget(&self, round: u32) -> Result<()> {
-        board(&mut self.place.lock(), self.job)?.forget(round, self.rank);
-        Ok(())
+        self.place.lock().take_back(self.job, round, self.rank)
     }
 
     fn leave(&self, is_lost: bool) -> Result<()> {

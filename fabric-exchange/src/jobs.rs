@@ -26,6 +26,9 @@ struct Entry {
 pub(crate) struct Jobs {
     limits: Limits,
     max: usize,
+    /// Bytes of the blobs of all.
+    max_bytes: u64,
+    bytes: u64,
     /// A job without members is forgotten after so long.
     keep: Duration,
     numbered: u64,
@@ -34,10 +37,10 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
-    /// Room for `max` jobs.
-    pub(crate) fn new(limits: Limits, max: usize, keep: Duration) -> Self {
+    /// Room for `max` jobs, whose blobs have `max_bytes` together.
+    pub(crate) fn new(limits: Limits, max: usize, max_bytes: u64, keep: Duration) -> Self {
         let (by_title, entries) = Default::default();
-        Jobs { limits, max, keep, numbered: 0, by_title, entries }
+        Jobs { limits, max, max_bytes, bytes: 0, keep, numbered: 0, by_title, entries }
     }
 
     /// A member joins its job, which begins with the first one.
@@ -59,10 +62,7 @@ impl Jobs {
 
     fn begin(&mut self, title: Title, size: u32, now: Instant) -> Result<JobNumber> {
         self.limits.check_ranks(size)?;
-        if self.entries.len() >= self.max {
-            self.forget_idle(now);
-        }
-        if self.entries.len() >= self.max {
+        if self.entries.len() >= self.max && !self.forget_longest_idle() {
             return Err(ExchangeError::full("there are as many jobs already", self.max as u64));
         }
         self.numbered += 1;
@@ -73,9 +73,36 @@ impl Jobs {
         Ok(number)
     }
 
-    /// The state of a job; `None` once it is forgotten.
+    /// The state of a job; `None` once it is forgotten. Blobs change by [`put`](Jobs::put) and [`take_back`](Jobs::take_back).
     pub(crate) fn board(&mut self, number: JobNumber) -> Option<&mut Board> {
         self.entries.get_mut(&number).map(|entry| &mut entry.board)
+    }
+
+    /// The state of a job that has members.
+    ///
+    /// # Errors
+    /// `Disconnected`: it is forgotten.
+    pub(crate) fn existing(&mut self, number: JobNumber) -> Result<&mut Board> {
+        self.board(number).ok_or_else(forgotten)
+    }
+
+    /// As [`Board::put`]. Jobs without members are forgotten for it if all have too many bytes.
+    pub(crate) fn put(&mut self, number: JobNumber, key: &str, blob: &[u8]) -> Result<bool> {
+        let needed = self.existing(number)?.bytes_for(key, blob);
+        while self.bytes + needed > self.max_bytes {
+            if !self.forget_longest_idle() {
+                return Err(ExchangeError::full("all jobs' blobs have more bytes", self.max_bytes));
+            }
+        }
+        let is_kept = self.existing(number)?.put(key, blob)?;
+        self.bytes += needed;
+        Ok(is_kept)
+    }
+
+    /// A rank's part of a gather is not needed any more.
+    pub(crate) fn take_back(&mut self, number: JobNumber, round: u32, rank: u32) -> Result<()> {
+        self.bytes -= self.existing(number)?.forget(round, rank);
+        Ok(())
     }
 
     /// A member leaves or is lost. A job that every rank has left is forgotten.
@@ -108,8 +135,17 @@ impl Jobs {
         is_old
     }
 
+    /// Forgets the job that has had no member for longest, to make room; false if all have members.
+    fn forget_longest_idle(&mut self) -> bool {
+        let idle = self.entries.iter().filter_map(|(number, entry)| Some((entry.idle?, *number)));
+        let Some((_, number)) = idle.min() else { return false };
+        self.forget(number);
+        true
+    }
+
     fn forget(&mut self, number: JobNumber) {
         if let Some(entry) = self.entries.remove(&number) {
+            self.bytes -= entry.board.bytes();
             self.by_title.remove(&entry.title);
         }
     }
@@ -120,10 +156,15 @@ impl Jobs {
     }
 }
 
+fn forgotten() -> ExchangeError {
+    ExchangeError::Disconnected("the job is forgotten".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::job::Job;
+    use crate::job::gather_key;
 
     fn member(name: &str, incarnation: u64, size: u32, rank: u32) -> Membership {
         Membership::new(Job::new(name, incarnation, size).unwrap(), rank).unwrap()
@@ -132,18 +173,18 @@ mod tests {
     #[test]
     fn incarnations_are_jobs_of_their_own() {
         let (mut jobs, now) =
-            (Jobs::new(Limits::default(), 8, Duration::from_secs(60)), Instant::now());
+            (Jobs::new(Limits::default(), 8, 64, Duration::from_secs(60)), Instant::now());
         let first = jobs.join(&member("a", 0, 2, 0), now).unwrap();
         let second = jobs.join(&member("a", 1, 2, 0), now).unwrap();
         assert_eq!(jobs.join(&member("a", 1, 2, 1), now), Ok(second));
-        jobs.board(first).unwrap().put("key", b"old").unwrap();
+        jobs.put(first, "key", b"old").unwrap();
         assert_eq!(jobs.board(second).unwrap().look("key"), Ok(None));
     }
 
     #[test]
     fn jobs_are_bounded_and_forgotten() {
         let keep = Duration::from_secs(60);
-        let (mut jobs, now) = (Jobs::new(Limits::default(), 2, keep), Instant::now());
+        let (mut jobs, now) = (Jobs::new(Limits::default(), 2, 64, keep), Instant::now());
         let first = jobs.join(&member("a", 0, 1, 0), now).unwrap();
         let second = jobs.join(&member("b", 0, 2, 0), now).unwrap();
         let full = jobs.join(&member("c", 0, 1, 0), now);
@@ -155,15 +196,57 @@ mod tests {
         assert!(jobs.board(second).is_some());
         jobs.forget_idle(now + keep / 2);
         assert_eq!(jobs.len(), 1);
-        jobs.join(&member("c", 0, 1, 0), now).unwrap();
-        jobs.join(&member("d", 0, 1, 0), now + keep).unwrap();
+        jobs.forget_idle(now + keep);
         assert!(jobs.board(second).is_none());
+    }
+
+    /// A client that comes and goes holds nothing that others need.
+    #[test]
+    fn for_a_new_job_the_one_without_members_for_longest_goes() {
+        let keep = Duration::from_secs(60);
+        let (mut jobs, now) = (Jobs::new(Limits::default(), 3, 64, keep), Instant::now());
+        let names = ["a", "b", "c"];
+        let [a, b, c] = names.map(|name| jobs.join(&member(name, 0, 2, 0), now).unwrap());
+        jobs.depart(b, 0, true, now + keep / 4);
+        jobs.depart(a, 0, false, now + keep / 3);
+        let d = jobs.join(&member("d", 0, 1, 0), now + keep / 2).unwrap();
+        assert!(jobs.board(b).is_none() && jobs.board(a).is_some());
+        jobs.join(&member("e", 0, 1, 0), now + keep / 2).unwrap();
+        assert!(jobs.board(a).is_none() && jobs.board(c).is_some() && jobs.board(d).is_some());
+        let full = jobs.join(&member("f", 0, 1, 0), now + keep / 2);
+        assert!(matches!(full, Err(ExchangeError::Full { max: 3, .. })), "{full:?}");
+    }
+
+    #[test]
+    fn the_blobs_of_all_jobs_are_bounded() {
+        let keep = Duration::from_secs(60);
+        let (mut jobs, now) = (Jobs::new(Limits::default(), 8, 64, keep), Instant::now());
+        let [a, b] = ["a", "b"].map(|name| jobs.join(&member(name, 0, 2, 0), now).unwrap());
+        assert_eq!(jobs.put(a, "key", &[0; 37]), Ok(true));
+        let full = jobs.put(b, "key", &[0; 22]);
+        assert!(matches!(full, Err(ExchangeError::Full { max: 64, .. })), "{full:?}");
+        assert_eq!(
+            (jobs.put(a, "key", &[0; 37]), jobs.put(a, "key", &[1; 37])),
+            (Ok(true), Ok(false))
+        );
+        let part = gather_key(0, 0);
+        assert_eq!(jobs.put(b, &part, &[0; 20]), Ok(true));
+        assert_eq!(jobs.bytes, 64);
+        jobs.take_back(b, 0, 0).unwrap();
+        jobs.take_back(b, 0, 0).unwrap();
+        assert_eq!(jobs.bytes, 40);
+        jobs.depart(a, 0, true, now);
+        assert_eq!(jobs.put(b, "key", &[0; 61]), Ok(true), "for the members of another");
+        assert!(jobs.board(a).is_none());
+        jobs.depart(b, 0, false, now);
+        jobs.forget_idle(now + keep);
+        assert_eq!((jobs.bytes, jobs.len()), (0, 0));
     }
 
     #[test]
     fn a_job_that_is_too_large_takes_no_room() {
         let limits = Limits { ranks: 4, ..Limits::default() };
-        let (mut jobs, now) = (Jobs::new(limits, 1, Duration::ZERO), Instant::now());
+        let (mut jobs, now) = (Jobs::new(limits, 1, 64, Duration::ZERO), Instant::now());
         let large = jobs.join(&member("a", 0, 5, 0), now);
         assert!(matches!(large, Err(ExchangeError::Full { max: 4, .. })), "{large:?}");
         assert_eq!(jobs.len(), 0);

@@ -47,13 +47,16 @@ pub(crate) struct RendezvousArgs {
     /// Keys of one job.
     #[arg(long, value_name = "N", default_value_t = ServerOptions::default().limits.job_keys)]
     max_keys: u32,
-    /// Jobs at a time.
+    /// Bytes of the blobs of all jobs.
+    #[arg(long, value_name = "N", default_value_t = ServerOptions::default().max_bytes)]
+    max_bytes: u64,
+    /// Jobs at a time; for one more the one that has had no process for longest is forgotten.
     #[arg(long, value_name = "N", default_value_t = ServerOptions::default().max_jobs)]
     max_jobs: usize,
     /// Processes at a time, of all jobs; each takes a descriptor.
     #[arg(long, value_name = "N", default_value_t = ServerOptions::default().max_members)]
     max_members: usize,
-    /// Forget a job so many seconds after its last process has gone, though others never came.
+    /// Forget a job so many seconds after its last process has gone, though others never came; earlier if others need the room.
     #[arg(long, value_name = "S", default_value_t = ServerOptions::default().keep_time.as_secs())]
     keep: u64,
     /// Write where it listens as JSON, in one line.
@@ -91,6 +94,7 @@ impl RendezvousArgs {
         options.secret = self.secret()?;
         (options.limits.blob_bytes, options.limits.job_keys) = (self.max_blob, self.max_keys);
         (options.max_jobs, options.max_members) = (self.max_jobs, self.max_members);
+        options.max_bytes = self.max_bytes;
         options.keep_time = Duration::from_secs(self.keep);
         let checked = options.limits.check();
         checked.map_err(|error| Failure { text: error.to_string(), code: 2 })?;

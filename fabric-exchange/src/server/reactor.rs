@@ -65,7 +65,7 @@ impl Reactor {
         let waker = Waker::new(poll.registry(), WAKER)?;
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
         let keys = channel::keys(options.secret.as_ref());
-        let service = Service::new(options.limits, options.max_jobs, options.keep_time);
+        let service = Service::new(&options);
         let (connections, strangers, join_until) = Default::default();
         let (numbered, members, ready) = (FIRST, 0, BTreeSet::new());
         let reactor = Reactor {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use serde_bytes::ByteBuf;
 
 use super::connection::Place;
+use super::options::ServerOptions;
 use super::waits::{Awaited, Wait, Waits};
 use crate::error::{ExchangeError, MissingRanks, Result};
 use crate::job::{MAX_KEY_BYTES, Membership, check_name, gather_key};
@@ -37,8 +38,9 @@ pub(super) struct Service {
 }
 
 impl Service {
-    pub(super) fn new(limits: Limits, max_jobs: usize, keep: Duration) -> Self {
-        let jobs = Jobs::new(limits, max_jobs, keep);
+    pub(super) fn new(options: &ServerOptions) -> Self {
+        let ServerOptions { limits, max_jobs, max_bytes, keep_time, .. } = *options;
+        let jobs = Jobs::new(limits, max_jobs, max_bytes, keep_time);
         Service { limits, jobs, waits: Waits::default() }
     }
 
@@ -79,7 +81,6 @@ impl Service {
 
     fn act(&mut self, (connection, place): (u64, Place), request: Request) -> Result<Act> {
         let Place { job, rank } = place;
-        let board = self.jobs.board(job).ok_or_else(forgotten)?;
         let number = request.number;
         let wait = |awaited, gather, ms| {
             let until = Deadline::after(Duration::from_millis(ms)).end();
@@ -90,7 +91,7 @@ impl Service {
             Ask::Join(_) => Err(ExchangeError::AlreadyJoined { rank }),
             Ask::Put { key, blob } => {
                 check_name("the key", &key, MAX_KEY_BYTES + KEY_PREFIX)?;
-                Ok(Act::Kept(board.put(&key, &blob)?, key))
+                Ok(Act::Kept(self.jobs.put(job, &key, &blob)?, key))
             }
             Ask::Get { key, wait_ms } => {
                 check_name("the key", &key, MAX_KEY_BYTES + KEY_PREFIX)?;
@@ -102,11 +103,11 @@ impl Service {
             }
             Ask::Barrier { name, round, wait_ms } => {
                 check_name("the name of the barrier", &name, MAX_KEY_BYTES)?;
-                board.arrive(&name, round, rank)?;
+                self.jobs.existing(job)?.arrive(&name, round, rank)?;
                 wait(Awaited::Gate { name, round }, None, wait_ms)
             }
             Ask::Forget { round } => {
-                board.forget(round, rank);
+                self.jobs.take_back(job, round, rank)?;
                 Ok(Act::Say(Say::Forgotten))
             }
             Ask::Leave { .. } => {
@@ -134,7 +135,10 @@ impl Service {
 
     /// The answer to what waited, if there is one.
     fn ready(&mut self, wait: &Wait) -> Option<Say> {
-        let Some(board) = self.jobs.board(wait.job) else { return Some(Say::Failed(forgotten())) };
+        let board = match self.jobs.existing(wait.job) {
+            Ok(board) => board,
+            Err(error) => return Some(Say::Failed(error)),
+        };
         let say = match (&wait.awaited, wait.gather) {
             (Awaited::Blob(_), Some((round, first))) => board.gather(round, first).map(|part| {
                 let part: Vec<_> = part.into_iter().map(ByteBuf::from).collect();
@@ -195,10 +199,6 @@ impl Service {
     pub(super) fn waiting(&self, connection: u64) -> usize {
         self.waits.count(connection)
     }
-}
-
-fn forgotten() -> ExchangeError {
-    ExchangeError::Disconnected("the job is forgotten".to_owned())
 }
 
 /// What follows from a request.

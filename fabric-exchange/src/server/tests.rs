@@ -272,19 +272,20 @@ fn a_crowd_of_strangers_keeps_no_member_out() {
 
 #[test]
 fn members_and_jobs_are_bounded() {
-    let server = server(|options| (options.max_members, options.max_jobs) = (2, 2));
+    let server = server(|options| (options.max_members, options.max_jobs) = (3, 2));
     let at = server.local_addr();
-    let first = join(at, &member("first", 2, 0), None).unwrap();
-    let second = join(at, &member("second", 1, 0), None).unwrap();
-    let full = join(at, &member("first", 2, 1), None).unwrap_err();
-    assert!(matches!(full, ExchangeError::Full { max: 2, .. }), "{full}");
-    second.leave().unwrap();
-    // The job of the second is over; that of the first is not, though it is lost.
-    drop(first.abandon());
+    let first = [0, 1].map(|rank| join(at, &member("first", 2, rank), None).unwrap());
+    let second = join(at, &member("second", 2, 0), None).unwrap();
+    let full = join(at, &member("second", 2, 1), None).unwrap_err();
+    assert!(matches!(full, ExchangeError::Full { max: 3, .. }), "{full}");
+    first.into_iter().for_each(|rank| rank.leave().unwrap());
     let third = join(at, &member("third", 2, 0), None).unwrap();
     let full = join(at, &member("fourth", 1, 0), None).unwrap_err();
     assert!(full.to_string().contains("as many jobs"), "{full}");
-    drop(third);
+    // Its job is not over, but has no member.
+    drop(second.abandon());
+    let fourth = join(at, &member("fourth", 1, 0), None).unwrap();
+    drop((third, fourth));
 }
 
 #[test]

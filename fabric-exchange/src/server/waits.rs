@@ -120,7 +120,7 @@ mod tests {
     use crate::limits::Limits;
 
     fn two_jobs() -> [JobNumber; 2] {
-        let mut jobs = Jobs::new(Limits::default(), 2, Duration::ZERO);
+        let mut jobs = Jobs::new(Limits::default(), 2, 64, Duration::ZERO);
         [0, 1].map(|incarnation| {
             let job = Job::new("a", incarnation, 1).unwrap();
             jobs.join(&Membership::new(job, 0).unwrap(), Instant::now()).unwrap()
