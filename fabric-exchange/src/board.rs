@@ -11,14 +11,6 @@ const GATHER_BYTES: usize = 32 << 10;
 /// What each blob of an answer counts beside its bytes.
 const GATHER_ENTRY: usize = 8;
 
-/// A member that has come.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Standing {
-    Here,
-    Left,
-    Lost,
-}
-
 /// A barrier that not every rank has passed.
 #[derive(Default)]
 struct Gate {
@@ -30,8 +22,10 @@ struct Gate {
 pub(crate) struct Board {
     size: u32,
     limits: Limits,
-    members: BTreeMap<u32, Standing>,
+    /// Those that have come, and whether they are here.
+    members: BTreeMap<u32, bool>,
     here: u32,
+    left: BTreeSet<u32>,
     first_lost: Option<u32>,
     blobs: HashMap<String, Box<[u8]>>,
     bytes: u64,
@@ -41,8 +35,8 @@ pub(crate) struct Board {
 impl Board {
     /// A job that has no member yet.
     pub(crate) fn new(size: u32, limits: Limits) -> Self {
-        let (members, blobs, gates) = Default::default();
-        Board { size, limits, members, here: 0, first_lost: None, blobs, bytes: 0, gates }
+        let (members, left, blobs, gates) = Default::default();
+        Board { size, limits, members, here: 0, left, first_lost: None, blobs, bytes: 0, gates }
     }
 
     /// A rank comes.
@@ -53,21 +47,22 @@ impl Board {
         if self.members.contains_key(&rank) {
             return Err(ExchangeError::AlreadyJoined { rank });
         }
-        self.members.insert(rank, Standing::Here);
+        self.members.insert(rank, true);
         self.here += 1;
         Ok(())
     }
 
     /// A rank leaves or is lost. Once it has, nothing changes.
     pub(crate) fn depart(&mut self, rank: u32, is_lost: bool) {
-        let Some(standing) = self.members.get_mut(&rank) else { return };
-        if *standing != Standing::Here {
+        let is_here = self.members.get_mut(&rank).is_some_and(std::mem::take);
+        if !is_here {
             return;
         }
-        *standing = if is_lost { Standing::Lost } else { Standing::Left };
         self.here -= 1;
         if is_lost {
             self.first_lost = Some(self.first_lost.map_or(rank, |first| first.min(rank)));
+        } else {
+            self.left.insert(rank);
         }
     }
 
@@ -156,8 +151,7 @@ impl Board {
         }
         if part.is_empty() {
             self.check_lost()?;
-            let left = self.members.range(first..).filter(|member| *member.1 == Standing::Left);
-            for (rank, _) in left {
+            for rank in self.left.range(first..) {
                 if !self.blobs.contains_key(&gather_key(round, *rank)) {
                     return Err(ExchangeError::RankLeft { rank: *rank });
                 }
@@ -190,12 +184,11 @@ impl Board {
             }
             return Ok(true);
         }
-        let without = |member: &(&u32, &Standing)| {
-            *member.1 == Standing::Left && !gate.arrived.contains(member.0)
-        };
-        let left = self.members.iter().find(without).map(|(rank, _)| *rank);
-        self.check_lost()?;
-        left.map_or(Ok(false), |rank| Err(ExchangeError::RankLeft { rank }))
+        if let Some(rank) = self.first_lost {
+            return Err(ExchangeError::RankLost { rank });
+        }
+        let without = self.left.difference(&gate.arrived).next();
+        without.map_or(Ok(false), |rank| Err(ExchangeError::RankLeft { rank: *rank }))
     }
 
     /// The ranks that have not come to a barrier.

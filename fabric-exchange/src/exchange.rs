@@ -137,8 +137,8 @@ impl Exchange {
     ///
     /// # Errors
     /// `TimedOut`, with the ranks that did not come; `RankLost`; `RankLeft` if one has left without coming; `Invalid` if another
-    /// thread of this rank is in a barrier of that name; `Full`, `TooLong` and `Invalid`, as [`put`](Exchange::put); and what the
-    /// carrier finds.
+    /// thread of this rank is in a barrier of that name; `Full`, also for more different names than a job may have keys; `TooLong` and
+    /// `Invalid`, as [`put`](Exchange::put); and what the carrier finds.
     pub fn barrier(&self, name: &str, timeout: Duration) -> Result<()> {
         check_name("the name of the barrier", name, MAX_KEY_BYTES)?;
         let mut entry = self.enter(name)?;

@@ -105,6 +105,13 @@ impl Jobs {
         Ok(())
     }
 
+    /// What names a job, for logs.
+    pub(crate) fn name(&self, number: JobNumber) -> String {
+        self.entries.get(&number).map_or_else(String::new, |entry| {
+            format!("{:?}, incarnation {}", entry.title.0, entry.title.1)
+        })
+    }
+
     /// A member leaves or is lost. A job that every rank has left is forgotten.
     pub(crate) fn depart(&mut self, number: JobNumber, rank: u32, is_lost: bool, now: Instant) {
         let Some(entry) = self.entries.get_mut(&number) else { return };

@@ -30,7 +30,8 @@ Examples:
   fabric rendezvous --listen 127.0.0.1              for the processes of this host, without a secret
   fabric rendezvous --listen 127.0.0.1:0 --json | head -1 | jq -r .rendezvous
 
-It serves until it is killed, and says which ranks are lost; with RUST_LOG=fabric_exchange=info also which join.
+It serves until it is killed, and logs the ranks that are lost, with their jobs (of many at once, some); with
+RUST_LOG=fabric_exchange=info also those that join, or are refused.
 
 Exit codes: 1 it failed, 2 wrong usage.")]
 pub(crate) struct RendezvousArgs {

@@ -15,6 +15,8 @@ use crate::wire::{self, Answer, Request, Say};
 
 /// While a client has not read so much, no more requests of it are read.
 const MAX_UNREAD: usize = 64 << 10;
+/// An empty buffer keeps the memory of so many bytes.
+const KEPT: usize = 4 << 10;
 /// Bytes of one read.
 const CHUNK: usize = 16 << 10;
 
@@ -202,7 +204,7 @@ impl Connection {
                 Err(error) => break Err(error),
             }
         };
-        self.output.drain(..written);
+        consume(&mut self.output, written);
         outcome.map_err(|error: io::Error| ExchangeError::Disconnected(error.to_string()))
     }
 }
@@ -211,10 +213,18 @@ fn requests(frames: Frames) -> Phase {
     Phase::Requests(Box::new(frames.incoming), Box::new(frames.outgoing))
 }
 
+/// Takes the first bytes. What had many has no memory once it is empty: there are many connections, and most are quiet.
+fn consume(buffer: &mut Vec<u8>, len: usize) {
+    buffer.drain(..len);
+    if buffer.is_empty() && buffer.capacity() > KEPT {
+        *buffer = Vec::new();
+    }
+}
+
 /// The first bytes of the input, if there are so many.
 fn take<const N: usize>(input: &mut Vec<u8>) -> Option<[u8; N]> {
     let bytes = *input.first_chunk()?;
-    input.drain(..N);
+    consume(input, N);
     Some(bytes)
 }
 
@@ -227,6 +237,20 @@ fn next_message(
     let (length, body_len) = (*length, incoming.body_len(*length, max)?);
     let Some(body) = rest.get(..body_len) else { return Ok(None) };
     let request = wire::decode(incoming.unwrap(length, body)?)?;
-    input.drain(..LENGTH + body_len);
+    consume(input, LENGTH + body_len);
     Ok(Some(request))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_that_had_much_keeps_nothing() {
+        let mut buffer = vec![1; 1 << 20];
+        consume(&mut buffer, 1 << 19);
+        assert_eq!(buffer.len(), 1 << 19);
+        consume(&mut buffer, 1 << 19);
+        assert_eq!(buffer.capacity(), 0);
+    }
 }

@@ -19,6 +19,7 @@ use super::service::{Reply, Service};
 use crate::channel;
 use crate::error::{ExchangeError, Result};
 use crate::keepalive;
+use crate::limits::Deadline;
 use crate::wire::{self, Ask, MAX_WAITS, Request, Say};
 
 const WAKER: Token = Token(0);
@@ -188,7 +189,7 @@ impl Reactor {
             self.close(oldest, &ExchangeError::Disconnected(why), now);
         }
         self.strangers.insert(number, connection.from(), number);
-        self.join_until.insert(number, now + self.options.join_time);
+        self.join_until.insert(number, Deadline::after(self.options.join_time).end());
         self.connections.insert(number, connection);
         self.ready.insert(number);
         Ok(())
@@ -309,7 +310,12 @@ impl Reactor {
             return;
         };
         if let Some(more) = self.log.check(PeerEvent::Liveness, Some(peer)) {
-            log_line!(Warn, "rendezvous: rank {} at {peer} is lost: {why}{more}", place.rank);
+            let job = self.service.job_name(place);
+            log_line!(
+                Warn,
+                "rendezvous: rank {} of {job}, at {peer}, is lost: {why}{more}",
+                place.rank
+            );
         }
         self.members -= 1;
         let replies = self.service.depart(number, place, true, now);

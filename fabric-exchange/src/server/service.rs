@@ -165,8 +165,17 @@ impl Service {
     ) -> Vec<Reply> {
         self.waits.take_of_connection(connection);
         self.jobs.depart(place.job, place.rank, is_lost, now);
-        let woken = self.waits.take_of_job(place.job);
+        // What waits for a blob may get it from any other rank.
+        let woken = match is_lost {
+            true => self.waits.take_of_job(place.job),
+            false => self.waits.take_for_ranks(place.job),
+        };
         self.settle(woken)
+    }
+
+    /// What names a member's job, for logs.
+    pub(super) fn job_name(&self, place: Place) -> String {
+        self.jobs.name(place.job)
     }
 
     /// Forgets jobs that had no member for long.

@@ -159,6 +159,12 @@ fn half_a_message_is_waited_for_no_longer_than_the_time_to_join() {
 }
 
 #[test]
+fn a_time_to_join_without_end_is_one() {
+    let server = server(|options| options.join_time = Duration::MAX);
+    works(server.local_addr(), "job", None);
+}
+
+#[test]
 fn a_length_that_is_too_long_is_not_waited_for() {
     let server = server(|_| {});
     for length in [u32::MAX, 5000] {

@@ -37,6 +37,7 @@ pub(super) struct Waits {
     by_awaited: BTreeMap<(JobNumber, Awaited), BTreeSet<u64>>,
     by_time: BTreeSet<(Instant, u64)>,
     by_connection: HashMap<u64, BTreeSet<u64>>,
+    gathers: BTreeSet<(JobNumber, u64)>,
 }
 
 impl Waits {
@@ -46,6 +47,9 @@ impl Waits {
         self.by_awaited.entry((wait.job, wait.awaited.clone())).or_default().insert(number);
         self.by_connection.entry(wait.connection).or_default().insert(number);
         self.by_time.insert((wait.until, number));
+        if wait.gather.is_some() {
+            self.gathers.insert((wait.job, number));
+        }
         self.waits.insert(number, wait);
     }
 
@@ -62,10 +66,23 @@ impl Waits {
 
     /// Takes all of a job.
     pub(super) fn take_of_job(&mut self, job: JobNumber) -> Vec<Wait> {
-        let begin = (job, Awaited::Blob(String::new()));
-        let of_job = self.by_awaited.range(begin..).take_while(|((of, _), _)| *of == job);
-        let numbers: BTreeSet<u64> = of_job.flat_map(|(_, numbers)| numbers).copied().collect();
+        let numbers = self.from(job, Awaited::Blob(String::new())).collect();
         self.take(numbers)
+    }
+
+    /// Takes those of a job that wait for ranks: in barriers and gathers.
+    pub(super) fn take_for_ranks(&mut self, job: JobNumber) -> Vec<Wait> {
+        let gates = self.from(job, Awaited::Gate { name: String::new(), round: 0 });
+        let gathers = self.gathers.range((job, 0)..=(job, u64::MAX)).map(|(_, number)| *number);
+        let numbers = gates.chain(gathers).collect();
+        self.take(numbers)
+    }
+
+    /// The numbers of those of a job, from one that is awaited on.
+    fn from(&self, job: JobNumber, first: Awaited) -> impl Iterator<Item = u64> {
+        let of_job =
+            self.by_awaited.range((job, first)..).take_while(move |((of, _), _)| *of == job);
+        of_job.flat_map(|(_, numbers)| numbers).copied()
     }
 
     /// Takes all of a connection.
@@ -93,6 +110,7 @@ impl Waits {
     fn remove(&mut self, number: u64) -> Option<Wait> {
         let wait = self.waits.remove(&number)?;
         self.by_time.remove(&(wait.until, number));
+        self.gathers.remove(&(wait.job, number));
         let place = (wait.job, wait.awaited.clone());
         if let Some(numbers) = self.by_awaited.get_mut(&place) {
             numbers.remove(&number);
@@ -131,11 +149,12 @@ mod tests {
     fn waits_are_found_by_all_that_ends_them() {
         let ([first, second], begin) = (two_jobs(), Instant::now());
         let blob = |key: &str| Awaited::Blob(key.to_owned());
-        let gate = Awaited::Gate { name: "x".into(), round: 0 };
+        let (part, gate) = (blob("g0.0"), Awaited::Gate { name: "x".into(), round: 0 });
         let mut waits = Waits::default();
         let mut add = |connection, request, job, awaited: &Awaited, s| {
             let until = begin + Duration::from_secs(s);
-            let (rank, gather, awaited) = (0, None, awaited.clone());
+            let gather = (*awaited == part).then_some((0, 0));
+            let (rank, awaited) = (0, awaited.clone());
             waits.add(Wait { connection, request, job, rank, awaited, gather, until });
         };
         add(1, 1, first, &blob("k"), 5);
@@ -143,15 +162,20 @@ mod tests {
         add(2, 3, second, &blob("k"), 9);
         add(2, 4, first, &gate, 8);
         add(3, 5, second, &gate, 1);
+        add(4, 6, second, &part, 9);
+        add(4, 7, second, &gate, 9);
+        add(4, 8, first, &blob("other"), 9);
         let requests = |waits: Vec<Wait>| waits.iter().map(|wait| wait.request).collect::<Vec<_>>();
         assert_eq!(waits.next(), Some(begin + Duration::from_secs(1)));
         assert_eq!(waits.count(2), 3);
         assert_eq!(requests(waits.take_late(begin + Duration::from_secs(3))), [2, 5]);
         assert_eq!(requests(waits.take_for(first, &blob("k"))), [1]);
         assert_eq!(requests(waits.take_for(first, &blob("k"))), [0; 0]);
-        assert_eq!(requests(waits.take_of_job(first)), [4]);
+        assert_eq!(requests(waits.take_for_ranks(second)), [6, 7]);
+        assert_eq!(requests(waits.take_of_job(first)), [4, 8]);
         assert_eq!(requests(waits.take_of_connection(2)), [3]);
         assert_eq!((waits.next(), waits.count(2)), (None, 0));
         assert!(waits.by_awaited.is_empty() && waits.by_connection.is_empty());
+        assert!(waits.gathers.is_empty());
     }
 }
