@@ -62,8 +62,16 @@ impl Store for Directory {
     }
 
     fn read(&self, folder: &str, name: &str, max: usize) -> Result<Option<Vec<u8>>> {
-        let path = self.own.join(folder).join(name);
-        match read_regular(&path, max) {
+        let folder = self.own.join(folder);
+        let path = folder.join(name);
+        let value = read_regular(&path, max).or_else(|error| match is_absent(&error) {
+            true => {
+                look_again(&self.own, &folder);
+                read_regular(&path, max)
+            }
+            false => Err(error),
+        });
+        match value {
             Ok(value) => Ok(Some(value)),
             Err(error) if is_absent(&error) => Ok(None),
             Err(error) => Err(ExchangeError::of_path("read", &path, &error)),
@@ -124,6 +132,14 @@ impl Store for Directory {
 /// Whether it is not there, or was removed while it was open.
 fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::StaleNetworkFileHandle)
+}
+
+/// A host remembers of NFS that a file was not there. Opening a directory asks the server whether it has changed since
+/// (close-to-open consistency); what was remembered of it counts no more if it has.
+fn look_again(own: &Path, folder: &Path) {
+    for path in [own, folder] {
+        let _ = fs::read_dir(path);
+    }
 }
 
 fn remove_tree(path: &Path) -> Result<()> {
