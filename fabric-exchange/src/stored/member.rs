@@ -1,7 +1,7 @@
 //! A rank of a job whose exchange is a store: it looks, and looks again.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,13 @@ use fabric_util::proof;
 
 use super::names::{gate, name_of};
 use super::sealed::{OVERHEAD, Sealer};
-use super::store::Store;
+use super::store::{MEMBERS, Store};
 use crate::error::{ExchangeError, MissingRanks, Result};
 use crate::exchange::{Backend, Exchange};
 use crate::job::{Membership, gather_key};
 use crate::limits::{Backoff, Deadline, Limits};
 
 const KEYS: &str = "keys";
-const MEMBERS: &str = "members";
 const GONE: &str = "gone";
 const JOB: &str = "job";
 const SIZE: &str = "size";
@@ -63,6 +62,10 @@ pub(crate) fn join<S: Store + 'static>(
         Some(other) if other != own => Err(ExchangeError::AlreadyJoined { rank }),
         _ => Ok(Exchange::new(membership.clone(), limits, Box::new(member))),
     }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct StoredMember<S> {
@@ -143,7 +146,7 @@ impl<S: Store> StoredMember<S> {
     /// The ranks that are gone, and whether they are lost.
     fn departed(&self) -> Result<BTreeMap<u32, bool>> {
         let gone = self.ranks(GONE)?;
-        let mut departed = self.departed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut departed = lock(&self.departed).clone();
         for rank in gone {
             if !departed.contains_key(&rank)
                 && let Some(how) = self.read(GONE, &rank.to_string(), SMALL)?
@@ -151,7 +154,7 @@ impl<S: Store> StoredMember<S> {
                 departed.insert(rank, how == LOST);
             }
         }
-        self.departed.lock().unwrap_or_else(PoisonError::into_inner).extend(departed.clone());
+        lock(&self.departed).extend(departed.clone());
         Ok(departed)
     }
 
@@ -160,10 +163,14 @@ impl<S: Store> StoredMember<S> {
     /// # Errors
     /// `RankLost`: one did not leave, and said so or lives no more.
     fn check_lost(&self) -> Result<BTreeMap<u32, bool>> {
-        let mut lost = self.dead()?;
+        let mut lost = if self.begin_look() { self.dead()? } else { BTreeSet::new() };
         // A rank says that it leaves before it ends.
         let departed = self.departed()?;
         lost.retain(|rank| !departed.contains_key(rank));
+        if !lost.is_empty() {
+            // The next call finds them as well.
+            *lock(&self.look_at) = Instant::now();
+        }
         lost.extend(departed.iter().filter(|(_, is_lost)| **is_lost).map(|(rank, _)| *rank));
         match lost.first() {
             Some(rank) => Err(ExchangeError::RankLost { rank: *rank }),
@@ -171,17 +178,22 @@ impl<S: Store> StoredMember<S> {
         }
     }
 
-    /// The members whose processes do not live, as far as the store knows, and as they were a moment ago.
+    /// Whether it is time to look which processes live. Of several threads one does, without a lock.
+    fn begin_look(&self) -> bool {
+        let (mut look_at, now) = (lock(&self.look_at), Instant::now());
+        let is_due = S::ALIVE.is_some() && now >= *look_at;
+        if is_due {
+            *look_at = now + LOOK_AGAIN;
+        }
+        is_due
+    }
+
+    /// The members whose processes do not live, as far as the store knows. Ranks that left may be among them.
     fn dead(&self) -> Result<BTreeSet<u32>> {
         let Some(alive) = S::ALIVE else { return Ok(BTreeSet::new()) };
-        let mut look_at = self.look_at.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        if now < *look_at {
-            return Ok(BTreeSet::new());
-        }
+        let departed = lock(&self.departed).len();
         // In this order: a rank is alive before it is a member. Most often it is enough to count them.
-        if self.store.count(MEMBERS)? <= self.store.count(alive)? {
-            *look_at = now + LOOK_AGAIN;
+        if self.store.count(MEMBERS)? <= self.store.count(alive)? + departed {
             return Ok(BTreeSet::new());
         }
         let members = self.ranks(MEMBERS)?;
@@ -302,5 +314,93 @@ impl<S: Store> Backend for StoredMember<S> {
             self.store.remove_all()?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::job::Job;
+
+    const ALIVE: &str = "alive";
+
+    /// Values in memory, by their paths, and how often each folder was listed.
+    #[derive(Clone, Default)]
+    struct Memory {
+        values: Arc<Mutex<BTreeMap<String, Vec<u8>>>>,
+        lists: Arc<Mutex<BTreeMap<String, usize>>>,
+    }
+
+    impl Memory {
+        fn names(&self, folder: &str) -> Vec<String> {
+            let (values, prefix) = (lock(&self.values), format!("{folder}/"));
+            values.keys().filter_map(|path| path.strip_prefix(&prefix)).map(str::to_owned).collect()
+        }
+
+        fn lists(&self, folder: &str) -> usize {
+            lock(&self.lists).get(folder).copied().unwrap_or(0)
+        }
+    }
+
+    impl Store for Memory {
+        fn create(&self, folder: &str, name: &str, value: &[u8]) -> Result<bool> {
+            let (mut values, path) = (lock(&self.values), format!("{folder}/{name}"));
+            let is_new = !values.contains_key(&path);
+            values.entry(path).or_insert_with(|| value.to_vec());
+            Ok(is_new)
+        }
+
+        fn read(&self, folder: &str, name: &str, _max: usize) -> Result<Option<Vec<u8>>> {
+            Ok(lock(&self.values).get(&format!("{folder}/{name}")).cloned())
+        }
+
+        fn list(&self, folder: &str) -> Result<Vec<String>> {
+            *lock(&self.lists).entry(folder.to_owned()).or_default() += 1;
+            Ok(self.names(folder))
+        }
+
+        fn count(&self, folder: &str) -> Result<usize> {
+            Ok(self.names(folder).len())
+        }
+
+        fn remove(&self, folder: &str, name: &str) -> Result<()> {
+            lock(&self.values).remove(&format!("{folder}/{name}"));
+            Ok(())
+        }
+
+        fn remove_folder(&self, folder: &str) -> Result<()> {
+            self.names(folder).iter().try_for_each(|name| self.remove(folder, name))
+        }
+
+        fn remove_all(&self) -> Result<()> {
+            lock(&self.values).clear();
+            Ok(())
+        }
+
+        const ALIVE: Option<&'static str> = Some(ALIVE);
+    }
+
+    #[test]
+    fn a_rank_that_has_left_is_not_looked_for_at_every_poll() {
+        let (store, job) = (Memory::default(), Job::new("job", 0, 3).unwrap());
+        let [first, _second, third] = [0, 1, 2].map(|rank| {
+            store.create(ALIVE, &rank.to_string(), b"").unwrap();
+            let membership = Membership::new(job.clone(), rank).unwrap();
+            join(store.clone(), &membership, None, Limits::default()).unwrap()
+        });
+        third.leave().unwrap();
+        store.remove(ALIVE, "2").unwrap();
+        for _ in 0..10 {
+            let late = first.get("absent", Duration::from_millis(20)).unwrap_err();
+            assert!(matches!(late, ExchangeError::TimedOut { .. }), "{late:?}");
+        }
+        assert!(store.lists(MEMBERS) <= 1, "{}", store.lists(MEMBERS));
+        // And one that ends is noticed, by every call.
+        store.remove(ALIVE, "1").unwrap();
+        let lost = Err(ExchangeError::RankLost { rank: 1 });
+        assert_eq!(first.get("absent", Duration::from_secs(60)), lost);
+        assert_eq!(first.barrier("x", Duration::ZERO).map(|()| Vec::new()), lost);
     }
 }

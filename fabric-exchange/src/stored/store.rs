@@ -2,6 +2,9 @@
 
 use crate::error::Result;
 
+/// The folder of the ranks that have joined.
+pub(super) const MEMBERS: &str = "members";
+
 /// Where values are kept, of one incarnation of a job. A folder has values by name; names and folders are short, of letters,
 /// digits and `-._`, and begin with a letter or digit.
 pub(crate) trait Store: Send + Sync {
