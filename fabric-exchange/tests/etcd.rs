@@ -10,6 +10,7 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use etcd_client::{Client, GetOptions, PutOptions};
 use fabric_core::Secret;
 use fabric_exchange::{Exchange, ExchangeError, Job, JoinOptions, Membership, Rendezvous};
 
@@ -96,6 +97,38 @@ fn a_rank_that_only_waits_lives() {
     let [first, _second] = [0, 1].map(join);
     let waited = first.get("absent", Duration::from_secs(15)).unwrap_err();
     assert!(matches!(waited, ExchangeError::TimedOut { .. }), "{waited}");
+}
+
+/// As of a process that ended before it had joined, and that was started again.
+#[test]
+#[ignore = "it takes the program etcd: scripts/etcd-test installs it"]
+fn a_rank_does_not_live_by_the_lease_of_another_process() {
+    const LEASE_S: i64 = 3;
+    let etcd = Etcd::start();
+    let join = |rank| {
+        let membership = Membership::new(Job::new("again", 0, 2).unwrap(), rank).unwrap();
+        Exchange::join(&etcd.place, &membership, &options(None))
+    };
+    let first = join(0).unwrap();
+    let Rendezvous::Etcd(server) = &etcd.place else { panic!("of etcd") };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut client = Client::connect([server], None).await.unwrap();
+        let of_first = GetOptions::new().with_prefix().with_keys_only();
+        let found = client.get("fabric/exchange/", Some(of_first)).await.unwrap();
+        let paths = found.kvs().iter().map(|entry| entry.key_str().unwrap());
+        let alive = paths.filter_map(|path| path.strip_suffix("alive/0")).next().unwrap();
+        let lease = client.lease_grant(LEASE_S, None).await.unwrap().id();
+        let by_lease = Some(PutOptions::new().with_lease(lease));
+        client.put(format!("{alive}alive/1"), b"", by_lease).await.unwrap();
+    });
+    let second = join(1).unwrap();
+    // Longer than that lease, and the time for which who lives is not looked at again.
+    let waited = first.get("absent", Duration::from_secs(LEASE_S as u64 + 5)).unwrap_err();
+    assert!(matches!(waited, ExchangeError::TimedOut { .. }), "{waited}");
+    let again = join(1).unwrap_err();
+    assert_eq!(again, ExchangeError::AlreadyJoined { rank: 1 });
+    drop(second);
 }
 
 /// The calls wait: for that a runtime has threads, but a caller may be careless.

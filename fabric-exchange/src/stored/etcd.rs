@@ -6,15 +6,15 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use etcd_client::{
-    Client, Compare, CompareOp, ConnectOptions, DeleteOptions, GetOptions, LeaseKeepAliveStream,
-    LeaseKeeper, PutOptions, Txn, TxnOp,
+    Client, Compare, CompareOp, ConnectOptions, DeleteOptions, GetOptions, KeyValue,
+    LeaseKeepAliveStream, LeaseKeeper, PutOptions, Txn, TxnOp,
 };
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::names::name_of;
-use super::store::Store;
+use super::store::{MEMBERS, Store};
 use crate::error::{ExchangeError, Result};
 use crate::job::Membership;
 use crate::limits::{Backoff, Deadline};
@@ -25,6 +25,8 @@ const REQUEST: Duration = Duration::from_secs(10);
 const LEASE_S: i64 = 10;
 /// A lease is renewed so often.
 const RENEW: Duration = Duration::from_secs(3);
+/// What waits for etcd, or for a lease to run out, looks again after so long at most.
+const PAUSE: Duration = Duration::from_millis(500);
 /// Names that one answer has, so that it stays below what gRPC takes.
 const NAMES: i64 = 8192;
 const ALIVE: &str = "alive";
@@ -41,14 +43,45 @@ pub(crate) struct Etcd {
 impl Etcd {
     /// Connects to servers, `HOST:PORT` separated by commas, within `time`; this rank lives from then on.
     pub(crate) fn open(servers: &str, membership: &Membership, time: Duration) -> Result<Self> {
-        let driver = Driver::start()?;
+        let (driver, deadline) = (Driver::start()?, Deadline::after(time));
         let (client, lease) = connect(&driver.handle, servers, time)?;
         driver.renew(client.clone(), lease)?;
         let job = membership.job();
         let prefix = format!("fabric/exchange/{}.{}/", name_of(job.name()), job.incarnation());
         let etcd = Etcd { client, lease, prefix, driver };
-        etcd.put_new(&etcd.path(ALIVE, &membership.rank().to_string()), b"", Some(lease))?;
+        etcd.begin_to_live(membership.rank(), &deadline)?;
         Ok(etcd)
+    }
+
+    /// From now on this rank lives by its own lease. One that ended before it had joined lives until its lease has run out.
+    fn begin_to_live(&self, rank: u32, deadline: &Deadline) -> Result<()> {
+        let (name, mut backoff) = (rank.to_string(), Backoff::up_to(PAUSE));
+        let path = self.path(ALIVE, &name);
+        // etcd's client tries again on its own, and may find what it made.
+        while !self.put_new(&path, b"", Some(self.lease))? && !self.is_by_own_lease(&path)? {
+            let members = self.path(MEMBERS, &name);
+            if self.get(members)?.is_some() {
+                return Err(ExchangeError::AlreadyJoined { rank });
+            }
+            if deadline.is_over() {
+                let text = format!(
+                    "etcd: another process lives as rank {rank}, and has not joined; if it ended, its lease runs out within {LEASE_S} s"
+                );
+                return Err(ExchangeError::Storage(text));
+            }
+            thread::sleep(backoff.next(deadline));
+        }
+        Ok(())
+    }
+
+    fn is_by_own_lease(&self, path: &str) -> Result<bool> {
+        Ok(self.get(path.to_owned())?.is_some_and(|entry| entry.lease() == self.lease))
+    }
+
+    fn get(&self, path: String) -> Result<Option<KeyValue>> {
+        let mut client = self.client.clone();
+        let answer = self.ask(async move { client.get(path, None).await })?;
+        Ok(answer.kvs().first().cloned())
     }
 
     fn path(&self, folder: &str, name: &str) -> String {
@@ -98,8 +131,7 @@ fn ask<T: Send + 'static>(
 /// A client, and a lease by it, once the servers are there.
 fn connect(handle: &Handle, servers: &str, time: Duration) -> Result<(Client, i64)> {
     let endpoints: Vec<_> = servers.split(',').map(|server| format!("http://{server}")).collect();
-    let (deadline, mut backoff) =
-        (Deadline::after(time), Backoff::up_to(Duration::from_millis(500)));
+    let (deadline, mut backoff) = (Deadline::after(time), Backoff::up_to(PAUSE));
     loop {
         let attempt = deadline.left().clamp(Duration::from_millis(10), REQUEST);
         let options = ConnectOptions::new().with_connect_timeout(attempt).with_timeout(REQUEST);
@@ -127,12 +159,8 @@ impl Store for Etcd {
     }
 
     fn read(&self, folder: &str, name: &str, max: usize) -> Result<Option<Vec<u8>>> {
-        let (path, mut client) = (self.path(folder, name), self.client.clone());
-        let answer = self.ask({
-            let path = path.clone();
-            async move { client.get(path, None).await }
-        })?;
-        let Some(entry) = answer.kvs().first() else { return Ok(None) };
+        let path = self.path(folder, name);
+        let Some(entry) = self.get(path.clone())? else { return Ok(None) };
         let value = entry.value();
         if value.len() > max {
             let text = format!("etcd: the value of {path} has more than {max} bytes");
