@@ -231,7 +231,9 @@ impl Error {
         use io::ErrorKind as K;
         let kind = cause.kind();
         // ENOSPC: as epoll_ctl(2) says that the user has no watch left.
-        const FULL: [libc::c_int; 4] = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOSPC];
+        // ETOOMANYREFS: as unix(7) does that the user has too many descriptors on their way.
+        const FULL: [libc::c_int; 5] =
+            [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOSPC, libc::ETOOMANYREFS];
         let full = errno(&cause).is_some_and(|errno| FULL.contains(&errno));
         let detail = match kind {
             _ if full => "out of descriptors or buffers (see `ulimit -n`)",

@@ -60,15 +60,28 @@ pub(crate) fn unspecified(ip: IpAddr) -> IpAddr {
 /// # Errors
 /// That the kernel cannot be asked, for want of descriptors for example.
 pub(crate) fn is_here(ip: IpAddr) -> io::Result<bool> {
-    if matches!(ip, IpAddr::V4(ip) if ip.is_loopback()) {
+    if ip.is_unspecified() || matches!(ip, IpAddr::V4(ip) if ip.is_loopback()) {
         return Ok(true);
     }
-    // The kernel lets sockets have its own addresses only (ip(7)).
+    // The kernel lets sockets have its own addresses only (ip(7)),
     match UdpSocket::bind((ip, 0)) {
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == ErrorKind::AddrNotAvailable => Ok(false),
-        Err(error) => Err(error),
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::AddrNotAvailable => return Ok(false),
+        Err(error) => return Err(error),
     }
+    // unless it is set to let them have any (ip_nonlocal_bind).
+    if is_own_source(ip).unwrap_or(false) {
+        return Ok(true);
+    }
+    // An interface's second address is reached from its first.
+    Ok(if_addrs::get_if_addrs()?.iter().any(|interface| interface.ip() == ip))
+}
+
+/// Whether this host reaches the address from the address itself. It sends nothing.
+fn is_own_source(ip: IpAddr) -> io::Result<bool> {
+    let socket = UdpSocket::bind((unspecified(ip), 0))?;
+    socket.connect((ip, 9))?;
+    Ok(socket.local_addr()?.ip() == ip)
 }
 
 /// A TCP socket that has the address and does nothing: the kernel finds a free port, and gives it to no other listener, of
@@ -189,5 +202,27 @@ mod tests {
         // And not that of a listener.
         let (_listener, at) = reserve(from).unwrap();
         assert_eq!(bind_initiator(&new(), at, to).unwrap_err().kind(), ErrorKind::AddrInUse);
+    }
+
+    /// In a network of its own (unshare(1)), if this process may make one.
+    #[test]
+    fn addresses_that_sockets_may_have_are_not_all_here() {
+        const ALONE: &str = "TEST_NETWORK_IS_ALONE";
+        if std::env::var_os(ALONE).is_some() {
+            println!("alone");
+            std::fs::write("/proc/sys/net/ipv4/ip_nonlocal_bind", "1").unwrap();
+            assert!(UdpSocket::bind("192.0.2.1:0").is_ok());
+            return only_addresses_of_this_host_are_here();
+        }
+        let name = "address::tests::addresses_that_sockets_may_have_are_not_all_here";
+        let mut child = std::process::Command::new("unshare");
+        child.arg("--net").arg(std::env::current_exe().unwrap());
+        child.args([name, "--exact", "--nocapture"]).env(ALONE, "");
+        match child.output() {
+            Ok(ended) if String::from_utf8_lossy(&ended.stdout).contains("alone") => {
+                assert!(ended.status.success(), "{ended:?}");
+            }
+            ended => println!("not run: {ended:?}"),
+        }
     }
 }

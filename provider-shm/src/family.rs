@@ -1,14 +1,17 @@
 //! The sockets of unix(7), as `fabric_util::sockets` wants them.
 
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 use fabric_core::EndpointAttr;
+use fabric_util::fork::ForkEpoch;
 use fabric_util::sockets::{Arrival, Shared, SocketFamily};
 use socket2::{Domain, Socket, Type};
 
 use crate::address::{self, Ends};
+use crate::closer::Closer;
 use crate::memory::ShmMemory;
 use crate::name::NAME;
 use crate::transport::ShmTransport;
@@ -21,6 +24,7 @@ pub struct Shm;
 pub struct ShmSocket {
     socket: Socket,
     addr: SocketAddr,
+    made_in: ForkEpoch,
     /// Keeps the address from others, where nothing else does.
     _reserved: Option<Socket>,
 }
@@ -44,13 +48,27 @@ impl ShmSocket {
         socket.bind(&address::listener(addr)?)?;
         // The kernel takes less if it has to (somaxconn); the backlog that counts is ours.
         socket.listen(i32::from(u16::MAX))?;
-        Ok((ShmSocket { socket, addr, _reserved }, addr))
+        Ok((ShmSocket { socket, addr, made_in: ForkEpoch::current(), _reserved }, addr))
     }
 
     /// Whether a connection that came to this address came here.
     fn has(&self, addr: SocketAddr) -> bool {
         let ip = self.addr.ip();
         addr.port() == self.addr.port() && (ip.is_unspecified() || addr.ip() == ip)
+    }
+}
+
+impl Drop for ShmSocket {
+    fn drop(&mut self) {
+        // A child's copy is not the child's to empty.
+        if !self.made_in.is_current() || self.socket.shutdown(Shutdown::Both).is_err() {
+            return;
+        }
+        // Those that were not accepted would be closed with it, in this thread.
+        let closer = Arc::new(Closer::default());
+        while let Ok((socket, _)) = self.socket.accept() {
+            closer.close_socket(Arc::new(socket), None);
+        }
     }
 }
 
@@ -86,11 +104,14 @@ impl SocketFamily for Shm {
         listener: &ShmSocket,
         shared: &Shared<ShmMemory>,
     ) -> io::Result<Arrival<ShmTransport>> {
+        if shared.memory.closer.is_full() {
+            return Err(rustix::io::Errno::MFILE.into());
+        }
         // The rings come by a descriptor, which this one leaves room for.
         let room = listener.socket.try_clone()?;
         let (socket, name) = listener.socket.accept()?;
+        let mut transport = ShmTransport::accepted(socket, shared);
         let unusable = || io::Error::from(ErrorKind::ConnectionAborted);
-        socket.set_nonblocking(true).map_err(|_| unusable())?;
         let ends = Ends::of(&name).filter(|ends| listener.has(ends.acceptor));
         let ends = ends.ok_or_else(unusable)?;
         // Any program can connect, by any name; as over TCP it cannot have addresses of other hosts.
@@ -98,7 +119,7 @@ impl SocketFamily for Shm {
             return Err(unusable());
         }
         drop(room);
-        let transport = ShmTransport::accepted(socket, shared).map_err(|_| unusable())?;
+        transport.begin().map_err(|_| unusable())?;
         Ok(Arrival { transport, peer: ends.initiator, local: Some(ends.acceptor) })
     }
 

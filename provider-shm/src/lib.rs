@@ -6,6 +6,7 @@
 //! `fabric_util::sockets`; here are the sockets:
 //! - `family`: how they are made; `address`: what an address is called there, and which are free;
 //! - `transport`: what carries a connection's bytes; `preface`: how both ends come to the same rings;
+//! - `closer`: what peers can have close(2) sleep for is closed apart;
 //! - [`near`]: whether a peer is reached so, for a domain that has another way as well;
 //! - `ring`: both directions; `control`: how far both ends of one are, and who sleeps; `mapping`: the memory; `line`: one word of it.
 //!
@@ -17,6 +18,7 @@
 //!   stopped, for however long, does nothing after its window has closed.
 
 mod address;
+mod closer;
 mod control;
 mod family;
 mod hazard;

@@ -5,10 +5,12 @@ use std::io::{self, ErrorKind};
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use fabric_util::sync::Mutex;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::process::{Resource, getrlimit};
 
 /// It can be made no smaller, so that no access meets the end of the file (SIGBUS), and no larger.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
@@ -29,8 +31,13 @@ impl Mapping {
     /// Makes a file of `len` bytes and maps it; gives its descriptor, by which the peer does.
     ///
     /// # Errors
-    /// As memfd_create(2) and mmap(2).
+    /// As memfd_create(2), ftruncate(2) and mmap(2).
     pub(crate) fn create(len: usize) -> io::Result<(Self, OwnedFd)> {
+        // The kernel would end the process (SIGXFSZ).
+        let max = getrlimit(Resource::Fsize).current;
+        if max.is_some_and(|max| max < len as u64) {
+            return Err(rustix::io::Errno::FBIG.into());
+        }
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = rustix::fs::memfd_create(c"fabric", flags)?;
         rustix::fs::ftruncate(&file, len as u64)?;
@@ -48,30 +55,6 @@ impl Mapping {
             return Err(ErrorKind::InvalidData.into());
         }
         Self::map(file, len)
-    }
-
-    /// As [`of`](Mapping::of), of any length. What peers have made is mapped once in a process.
-    ///
-    /// # Errors
-    /// As there.
-    pub(crate) fn shared(file: BorrowedFd<'_>) -> io::Result<Arc<Self>> {
-        static ALL: Mutex<BTreeMap<(u64, u64), Weak<Mapping>>> = Mutex::new(BTreeMap::new());
-        let len = sealed_len(file)?;
-        let status = rustix::fs::fstat(file)?;
-        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
-        let name = (status.st_dev, status.st_ino);
-        if let Some(mapping) = all.get(&name).and_then(Weak::upgrade) {
-            return Ok(mapping);
-        }
-        // While one is mapped, its file's name is no other's.
-        all.retain(|_, mapping| mapping.strong_count() > 0);
-        let mapping = Arc::new(Self::map(file, len)?);
-        // SAFETY: of the mapping, whose bytes it leaves as they are. It is in the owner's core dumps; that it fails does no harm.
-        let _ = unsafe {
-            rustix::mm::madvise(mapping.base.as_ptr().cast(), len, Advice::LinuxDontDump)
-        };
-        all.insert(name, Arc::downgrade(&mapping));
-        Ok(mapping)
     }
 
     fn map(file: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
@@ -96,15 +79,47 @@ impl Mapping {
     }
 }
 
+/// What a domain's peers have made and it has mapped: each file once. A process that is forked inherits no lock that its own domains take.
+#[derive(Default)]
+pub(crate) struct Mappings(Mutex<BTreeMap<(u64, u64), Weak<Mapping>>>);
+
+impl Mappings {
+    /// As [`Mapping::of`], of any length.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn map(&self, file: BorrowedFd<'_>) -> io::Result<Arc<Mapping>> {
+        let len = sealed_len(file)?;
+        let status = rustix::fs::fstat(file)?;
+        let mut all = self.0.lock();
+        let name = (status.st_dev, status.st_ino);
+        if let Some(mapping) = all.get(&name).and_then(Weak::upgrade) {
+            return Ok(mapping);
+        }
+        // While one is mapped, its file's name is no other's.
+        all.retain(|_, mapping| mapping.strong_count() > 0);
+        let mapping = Arc::new(Mapping::map(file, len)?);
+        // SAFETY: of the mapping, whose bytes it leaves as they are. It is in the owner's core dumps; that it fails does no harm.
+        let _ = unsafe {
+            rustix::mm::madvise(mapping.base.as_ptr().cast(), len, Advice::LinuxDontDump)
+        };
+        all.insert(name, Arc::downgrade(&mapping));
+        Ok(mapping)
+    }
+}
+
 /// The length of a file that stays as long as it is.
 ///
 /// # Errors
 /// `InvalidData`: it is no such file, or has no bytes.
 fn sealed_len(file: BorrowedFd<'_>) -> io::Result<usize> {
-    // What has no seals at all says so by an error.
+    // What has no seals at all says so by an error, and is asked no more: its file system may be a peer's (FUSE).
     let seals = rustix::fs::fcntl_get_seals(file).unwrap_or(SealFlags::empty());
+    if !seals.contains(SEALS) {
+        return Err(ErrorKind::InvalidData.into());
+    }
     let len = usize::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
-    if seals.contains(SEALS) && len > 0 { Ok(len) } else { Err(ErrorKind::InvalidData.into()) }
+    if len > 0 { Ok(len) } else { Err(ErrorKind::InvalidData.into()) }
 }
 
 /// A value in a mapping, which it keeps.
@@ -194,5 +209,39 @@ mod tests {
         }
         // A descriptor that is no file.
         refused(std::net::UdpSocket::bind("127.0.0.1:0").unwrap().as_fd());
+    }
+
+    #[test]
+    fn a_file_is_mapped_once_in_a_domain() {
+        let (_one, file) = Mapping::create(LEN).unwrap();
+        let (mappings, others) = (Mappings::default(), Mappings::default());
+        let first = mappings.map(file.as_fd()).unwrap();
+        assert!(Arc::ptr_eq(&first, &mappings.map(file.as_fd()).unwrap()));
+        // None that another domain holds is waited for: in a forked process it may be held for ever.
+        let _held = mappings.0.lock();
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| others.map(file.as_fd()).unwrap());
+            assert!(!Arc::ptr_eq(&first, &other.join().unwrap()));
+        });
+    }
+
+    /// In a process of its own, which the kernel would end.
+    #[test]
+    #[cfg_attr(miri, ignore)] // processes
+    fn a_file_beyond_the_limit_of_the_process_is_an_error() {
+        const LIMITED: &str = "TEST_FILES_ARE_LIMITED";
+        if std::env::var_os(LIMITED).is_some() {
+            let max = rustix::process::Rlimit { current: Some(LEN as u64), maximum: None };
+            rustix::process::setrlimit(Resource::Fsize, max).unwrap();
+            Mapping::create(LEN).unwrap();
+            let error = Mapping::create(LEN + 1).err().expect("it is refused");
+            assert_eq!(error.raw_os_error(), Some(libc::EFBIG));
+            return;
+        }
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        let name = "mapping::tests::a_file_beyond_the_limit_of_the_process_is_an_error";
+        child.args([name, "--exact"]).env(LIMITED, "");
+        let ended = child.output().unwrap();
+        assert!(ended.status.success(), "{ended:?}");
     }
 }

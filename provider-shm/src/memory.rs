@@ -10,6 +10,8 @@ use fabric_util::sockets::{PeerMemory, Trust};
 use fabric_util::sync::Mutex;
 use socket2::Socket;
 
+use crate::closer::Closer;
+use crate::mapping::Mappings;
 use crate::pool::{Place, Pool};
 use crate::ring::Peer;
 use crate::visitors::{Visitor, Visitors, wait_for};
@@ -19,6 +21,9 @@ use crate::windows::{self, Table};
 pub struct ShmMemory {
     trust: Trust,
     state: Mutex<State>,
+    /// What of the peers' memory is mapped.
+    pub(crate) mappings: Mappings,
+    pub(crate) closer: Arc<Closer>,
 }
 
 #[derive(Default)]
@@ -41,9 +46,16 @@ impl State {
             self.table = Some(Table::new()?);
         }
         let made = self.pool.allocate(len);
-        let new: Vec<_> = files(&self.table, &self.pool).skip(before).collect();
-        self.visitors.send(&new);
+        if files(&self.table, &self.pool).count() > before {
+            self.send_files();
+        }
         made
+    }
+
+    /// Visitors get what they lack.
+    fn send_files(&mut self) {
+        let all: Vec<_> = files(&self.table, &self.pool).collect();
+        self.visitors.send(&all);
     }
 }
 
@@ -68,7 +80,12 @@ impl PeerMemory for ShmMemory {
     const SHARED: bool = true;
 
     fn new(trust: Trust) -> Arc<Self> {
-        Arc::new(ShmMemory { trust, state: Mutex::default() })
+        Arc::new(ShmMemory {
+            trust,
+            state: Mutex::default(),
+            mappings: Mappings::default(),
+            closer: Arc::default(),
+        })
     }
 
     fn allocate(self: &Arc<Self>, len: usize) -> Result<Memory> {
@@ -95,6 +112,9 @@ impl Windows for ShmMemory {
     fn open(&self, window: &WindowAttr) -> Option<u32> {
         let state = &mut *self.state.lock();
         let place = state.pool.find(window.addr, window.len)?;
+        if state.visitors.lack_files() {
+            state.send_files();
+        }
         state.table.as_mut()?.open(window, place)
     }
 
@@ -117,7 +137,7 @@ impl Windows for ShmMemory {
 impl ShmMemory {
     /// Whether the peer of a connection may reach this memory by itself, and this process the peer's.
     pub(crate) fn trusts(&self, socket: &Socket) -> bool {
-        self.trust == Trust::User && is_same_user(socket)
+        self.trust == Trust::User && is_equal(socket)
     }
 
     /// Whether memory is in the first `files` of this domain's.
@@ -139,23 +159,41 @@ impl ShmMemory {
     }
 }
 
-/// Whether a socket's peer runs as the same user, who could write into this process in other ways, too (ptrace(2)).
+/// Whether a socket's peer runs as the same user.
 pub(crate) fn is_same_user(socket: &Socket) -> bool {
+    same_user(socket).is_some()
+}
+
+/// Whether it could write into this process in other ways, too (ptrace(2)), as this one into it: as the same user, who is so in the
+/// same user namespace, and where processes have the same numbers. The kernel lets see that where it lets trace (namespaces(7)).
+fn is_equal(socket: &Socket) -> bool {
+    // In another PID namespace it may have no number here: 0.
+    let Some(pid) = same_user(socket).filter(|pid| *pid > 0) else { return false };
+    ["user", "pid"].iter().all(|kind| {
+        let theirs = std::fs::read_link(format!("/proc/{pid}/ns/{kind}"));
+        let own = std::fs::read_link(format!("/proc/self/ns/{kind}"));
+        theirs.is_ok_and(|theirs| own.is_ok_and(|own| own == theirs))
+    })
+}
+
+/// The process of a socket's peer, if that runs as the same user.
+fn same_user(socket: &Socket) -> Option<libc::pid_t> {
     /// Stands for all users that have no number here (user_namespaces(7)).
     const OVERFLOW: u32 = 65534;
     let own = rustix::process::geteuid().as_raw();
-    own != OVERFLOW && peer_user(socket) == Some(own)
+    let peer = peer(socket).filter(|peer| own != OVERFLOW && peer.uid == own);
+    peer.map(|peer| peer.pid)
 }
 
-/// The user of a socket's peer (`SO_PEERCRED`, unix(7)). Not by rustix: one in another PID namespace has no number here, which
+/// The process and user of a socket's peer (`SO_PEERCRED`, unix(7)). Not by rustix: one in another PID namespace has no number here, which
 /// is an error there.
-fn peer_user(socket: &Socket) -> Option<u32> {
+fn peer(socket: &Socket) -> Option<libc::ucred> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of_val(&peer) as libc::socklen_t;
     let (fd, level, name) = (socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED);
     // SAFETY: the kernel writes at most `len` bytes, which the value has.
     let done = unsafe { libc::getsockopt(fd, level, name, (&raw mut peer).cast(), &raw mut len) };
-    (done == 0 && len as usize == size_of_val(&peer)).then_some(peer.uid)
+    (done == 0 && len as usize == size_of_val(&peer)).then_some(peer)
 }
 
 /// Bytes of memory and swap of this machine.

@@ -3,12 +3,14 @@
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use fabric_core::EndpointAttr;
 use fabric_util::sockets::Shared;
 use socket2::Socket;
 
 use crate::address::{self, Ends};
+use crate::closer::Closer;
 use crate::family::{ShmSocket, new_socket};
 use crate::memory::{ShmMemory, is_same_user};
 use crate::transport::{self, ShmTransport};
@@ -21,10 +23,12 @@ pub enum NotNear {
     Elsewhere(IpAddr),
     /// Nothing listens there in this way: no process of this network namespace that has this provider.
     NoListener(SocketAddr),
-    /// The listener has no room for one more.
+    /// The listener has no room for one more, or this user has too many descriptors on their way.
     Full(SocketAddr),
     /// It is another user's. Any user can have such a listener, also at the address of another user's socket.
     OtherUser,
+    /// This process may not have what it takes, by a limit or a rule of its own.
+    Forbidden(io::Error),
     /// The kernel does not say.
     Failed(io::Error),
 }
@@ -38,6 +42,7 @@ impl fmt::Display for NotNear {
             }
             NotNear::Full(at) => write!(f, "the listener at {at} has no room for one more"),
             NotNear::OtherUser => f.write_str("the listener is of another user"),
+            NotNear::Forbidden(error) => write!(f, "this process may not share memory: {error}"),
             NotNear::Failed(error) => write!(f, "{error}"),
         }
     }
@@ -45,8 +50,16 @@ impl fmt::Display for NotNear {
 
 impl From<io::Error> for NotNear {
     fn from(error: io::Error) -> Self {
-        NotNear::Failed(error)
+        if is_forbidden(&error) { NotNear::Forbidden(error) } else { NotNear::Failed(error) }
     }
+}
+
+/// Whether an error says that the process may not have sockets or memory of this kind: systemd's `RestrictAddressFamilies`, a filter
+/// of system calls, a security module (AppArmor, SELinux, Landlock), `vm.memfd_noexec`, or `ulimit -f`.
+pub fn is_forbidden(error: &io::Error) -> bool {
+    const ERRORS: [libc::c_int; 5] =
+        [libc::EACCES, libc::EPERM, libc::EAFNOSUPPORT, libc::ENOSYS, libc::EFBIG];
+    error.raw_os_error().is_some_and(|error| ERRORS.contains(&error))
 }
 
 /// Connects to a listener of the same user, if one is there just now; gives the local address, too.
@@ -58,8 +71,14 @@ pub fn connect(
     attr: &EndpointAttr,
     shared: &Shared<ShmMemory>,
 ) -> Result<(ShmTransport, SocketAddr), NotNear> {
-    let (socket, ends) = dial_near(to, attr.source, attr.source_port)?;
-    Ok((ShmTransport::connected(socket, shared)?, ends.initiator))
+    let closer = &shared.memory.closer;
+    let (socket, ends) = dial_near(to, (attr.source, attr.source_port), closer)?;
+    let connected = ShmTransport::connected(socket, shared);
+    let transport = connected.map_err(|error| match error.raw_os_error() {
+        Some(libc::ETOOMANYREFS) => NotNear::Full(to),
+        _ => error.into(),
+    })?;
+    Ok((transport, ends.initiator))
 }
 
 /// Whether [`connect`] would: it connects, and leaves at once.
@@ -67,7 +86,7 @@ pub fn connect(
 /// # Errors
 /// Why it would not.
 pub fn look(to: SocketAddr) -> Result<(), NotNear> {
-    dial_near(to, None, 0).map(drop)
+    dial_near(to, (None, 0), &Arc::default()).map(drop)
 }
 
 /// Listens at an address that is the caller's already, by another kind of socket.
@@ -78,7 +97,11 @@ pub fn listen(addr: SocketAddr) -> io::Result<(ShmSocket, SocketAddr)> {
     ShmSocket::listen(addr, None)
 }
 
-fn dial_near(to: SocketAddr, source: Option<IpAddr>, port: u16) -> Result<(Socket, Ends), NotNear> {
+fn dial_near(
+    to: SocketAddr,
+    (source, port): (Option<IpAddr>, u16),
+    closer: &Arc<Closer>,
+) -> Result<(Socket, Ends), NotNear> {
     let to = SocketAddr::new(to.ip().to_canonical(), to.port());
     let source = SocketAddr::new(source.unwrap_or(to.ip()), port);
     for ip in [to.ip(), source.ip()] {
@@ -91,15 +114,18 @@ fn dial_near(to: SocketAddr, source: Option<IpAddr>, port: u16) -> Result<(Socke
     transport::dial(&socket, to).map_err(|error| match error.kind() {
         ErrorKind::ConnectionRefused => NotNear::NoListener(to),
         ErrorKind::WouldBlock => NotNear::Full(to),
-        _ => NotNear::Failed(error),
+        _ => error.into(),
     })?;
-    if is_same_user(&socket) { Ok((socket, ends)) } else { Err(NotNear::OtherUser) }
+    if is_same_user(&socket) {
+        return Ok((socket, ends));
+    }
+    closer.close(socket);
+    Err(NotNear::OtherUser)
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use std::net::Ipv4Addr;
-    use std::sync::Arc;
 
     use fabric_util::sockets::{PeerMemory, Trust};
 
@@ -129,6 +155,16 @@ mod tests {
         assert_eq!(local.ip(), free.ip());
         drop(socket);
         assert!(matches!(look(free), Err(NotNear::NoListener(_))));
+    }
+
+    #[test]
+    fn what_is_forbidden_is_no_failure() {
+        for error in [libc::EACCES, libc::EPERM, libc::EAFNOSUPPORT, libc::ENOSYS, libc::EFBIG] {
+            let why = NotNear::from(io::Error::from_raw_os_error(error));
+            assert!(matches!(why, NotNear::Forbidden(_)), "{why}");
+        }
+        let why = NotNear::from(io::Error::from_raw_os_error(libc::EMFILE));
+        assert!(matches!(why, NotNear::Failed(_)), "{why}");
     }
 
     #[test]

@@ -4,12 +4,14 @@
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
+use crate::closer::Closer;
 use crate::pool::FILES;
 
 /// What it begins with, and the version of what is behind it: of the layout of the rings.
@@ -51,26 +53,44 @@ pub(crate) fn send_files(socket: BorrowedFd<'_>, files: &[BorrowedFd<'_>]) -> io
     Ok(())
 }
 
-/// Receives the rings. `WouldBlock`: they have not come yet.
+/// Files that come with one message, at most (SCM_MAX_FD, unix(7)): those without room here the kernel would close in this thread.
+const ANY_FILES: usize = 253;
+
+/// The files that came with a message.
+fn files<'a>(beside: &'a mut RecvAncillaryBuffer<'_>) -> impl Iterator<Item = OwnedFd> + 'a {
+    let files = beside.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(files) => Some(files),
+        _ => None,
+    });
+    files.flatten()
+}
+
+/// Receives the rings; gives other files to `spare`. `WouldBlock`: they have not come yet.
 ///
 /// # Errors
 /// `UnexpectedEof`: the peer has left. `InvalidData`: it said something else, or its descriptor found no place here. As
 /// recvmsg(2).
-pub(crate) fn receive(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+pub(crate) fn receive(
+    socket: BorrowedFd<'_>,
+    mut spare: impl FnMut(OwnedFd),
+) -> io::Result<OwnedFd> {
     let mut words = [0; WORDS.len()];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(ANY_FILES))];
     let mut beside = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
     let got = recvmsg(socket, &mut [IoSliceMut::new(&mut words)], &mut beside, flags)?.bytes;
     if got == 0 {
         return Err(ErrorKind::UnexpectedEof.into());
     }
-    let descriptor = beside.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-        _ => None,
-    });
     let whole = got == WORDS.len() && words == WORDS;
-    descriptor.filter(|_| whole).ok_or_else(|| ErrorKind::InvalidData.into())
+    let mut rings = None;
+    for file in files(&mut beside) {
+        match rings {
+            None if whole => rings = Some(file),
+            _ => spare(file),
+        }
+    }
+    rings.ok_or_else(|| ErrorKind::InvalidData.into())
 }
 
 /// Wakes a peer that waits.
@@ -83,39 +103,40 @@ pub(crate) fn nudge(socket: BorrowedFd<'_>) {
 /// Reads of the socket at a time. An honest peer leaves a few hundred bytes there; one that writes without end has no more of this
 /// thread than that, and is read again when it has written more.
 const READS: usize = 4;
+/// Bytes of each.
+const READ: usize = 4096;
 
-/// Takes what woke this side. False: the peer has left.
-pub(crate) fn take_nudges(socket: BorrowedFd<'_>) -> bool {
-    let mut bytes = [0; 4096];
-    for _ in 0..READS {
-        match rustix::net::recv(socket, &mut bytes, RecvFlags::DONTWAIT) {
-            Ok((0, _)) => return false,
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => return true,
-            // It left some of them unread (unix(7)).
-            Err(_) => return false,
-        }
-    }
-    true
+/// Takes what woke this side, from a peer that should send no files: the closer has them. False: the peer has left.
+pub(crate) fn take_nudges(socket: BorrowedFd<'_>, closer: &Arc<Closer>) -> bool {
+    // While it is behind they stay where they are.
+    let may_read = || !closer.is_behind() || !has_files(socket);
+    take(socket, may_read, |file| file.into_iter().for_each(|file| closer.close(file)))
 }
 
 /// As [`take_nudges`], from a peer that may send files: gives them to `take`, in their order; `None` stands for some that
 /// found no place here.
-pub(crate) fn take_files(socket: BorrowedFd<'_>, mut take: impl FnMut(Option<OwnedFd>)) -> bool {
-    let mut bytes = [0; 4096];
+pub(crate) fn take_files(socket: BorrowedFd<'_>, each: impl FnMut(Option<OwnedFd>)) -> bool {
+    take(socket, || true, each)
+}
+
+fn take(
+    socket: BorrowedFd<'_>,
+    may_read: impl Fn() -> bool,
+    mut each: impl FnMut(Option<OwnedFd>),
+) -> bool {
+    let mut bytes = [0; READ];
     for _ in 0..READS {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FILES))];
+        if !may_read() {
+            return true;
+        }
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(ANY_FILES))];
         let mut beside = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
         match recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut beside, flags) {
             Ok(received) => {
-                for message in beside.drain() {
-                    if let RecvAncillaryMessage::ScmRights(files) = message {
-                        files.for_each(|file| take(Some(file)));
-                    }
-                }
+                files(&mut beside).for_each(|file| each(Some(file)));
                 if received.flags.contains(ReturnFlags::CTRUNC) {
-                    take(None);
+                    each(None);
                 }
                 if received.bytes == 0 {
                     return false;
@@ -128,6 +149,15 @@ pub(crate) fn take_files(socket: BorrowedFd<'_>, mut take: impl FnMut(Option<Own
         }
     }
     true
+}
+
+/// Whether files come with what the next read takes. Without room for them a look gets none, and closes none.
+#[cold]
+fn has_files(socket: BorrowedFd<'_>) -> bool {
+    let (mut bytes, mut none) = ([0; READ], RecvAncillaryBuffer::default());
+    let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+    recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut none, flags)
+        .is_ok_and(|seen| seen.flags.contains(ReturnFlags::CTRUNC))
 }
 
 #[cfg(all(test, not(loom)))]
@@ -145,7 +175,7 @@ mod tests {
     }
 
     fn refused(socket: &UnixStream) -> ErrorKind {
-        receive(socket.as_fd()).unwrap_err().kind()
+        receive(socket.as_fd(), drop).unwrap_err().kind()
     }
 
     /// However fast a peer writes, a look takes no more than its part of that.
@@ -166,7 +196,7 @@ mod tests {
                 std::thread::yield_now();
             }
             for _ in 0..LOOKS {
-                assert!(take_nudges(other.as_fd()));
+                assert!(take_nudges(other.as_fd(), &Arc::default()));
                 assert!(take_files(other.as_fd(), |_| panic!("a file")));
             }
             is_over.store(true, Ordering::Relaxed);
@@ -182,11 +212,11 @@ mod tests {
         let (_rings, file) = Rings::create().unwrap();
         send(one.as_fd(), &file).unwrap();
         nudge(one.as_fd());
-        let file = receive(other.as_fd()).unwrap();
+        let file = receive(other.as_fd(), drop).unwrap();
         assert!(Rings::of(file.as_fd()).is_ok());
-        assert!(take_nudges(other.as_fd()));
+        assert!(take_nudges(other.as_fd(), &Arc::default()));
         drop(one);
-        assert!(!take_nudges(other.as_fd()));
+        assert!(!take_nudges(other.as_fd(), &Arc::default()));
     }
 
     #[test]
@@ -207,6 +237,64 @@ mod tests {
         for _ in 0..10_000 {
             nudge(one.as_fd());
         }
-        assert!(take_nudges(other.as_fd()));
+        assert!(take_nudges(other.as_fd(), &Arc::default()));
+    }
+
+    /// Sends words with as many descriptors of the socket itself.
+    fn send_with(socket: &UnixStream, words: &[u8], count: usize) {
+        let files = vec![socket.as_fd(); count];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(ANY_FILES))];
+        let mut beside = SendAncillaryBuffer::new(&mut space);
+        assert!(beside.push(SendAncillaryMessage::ScmRights(&files)));
+        sendmsg(socket, &[IoSlice::new(words)], &mut beside, SendFlags::empty()).unwrap();
+    }
+
+    /// The kernel closes none of them: it would do so in this thread.
+    #[test]
+    #[cfg_attr(miri, ignore)] // sockets
+    fn files_that_were_not_asked_for_come_to_this_side() {
+        for (words, count, spare) in [(&WORDS[..], 3, 2), (b"fabric\0\x02", 1, 1)] {
+            let (one, other) = pair();
+            send_with(&one, words, count);
+            let mut spared = 0;
+            let got = receive(other.as_fd(), |_| spared += 1);
+            assert_eq!((got.is_ok(), spared), (words == WORDS, spare));
+        }
+        let (one, other) = pair();
+        send_with(&one, &NUDGE, ANY_FILES);
+        let mut came = 0;
+        assert!(take_files(other.as_fd(), |file| came += usize::from(file.is_some())));
+        assert_eq!(came, ANY_FILES);
+    }
+
+    /// While the closer is behind, what comes without files is taken, and files stay where they are.
+    #[test]
+    #[cfg_attr(miri, ignore)] // sockets
+    fn files_wait_for_a_closer_that_is_behind() {
+        struct Sleeps(std::sync::mpsc::Receiver<()>);
+        impl Drop for Sleeps {
+            fn drop(&mut self) {
+                let _ = self.0.recv();
+            }
+        }
+        let (closer, (wakes, sleeps)) = (Arc::new(Closer::default()), std::sync::mpsc::channel());
+        closer.close(Sleeps(sleeps));
+        let (one, other) = pair();
+        while !closer.is_behind() {
+            send_with(&one, &NUDGE, 1);
+            assert!(take_nudges(other.as_fd(), &closer));
+        }
+        nudge(one.as_fd());
+        assert!(take_nudges(other.as_fd(), &closer));
+        assert_eq!(rustix::io::ioctl_fionread(&other).unwrap(), 0);
+        send_with(&one, &NUDGE, 1);
+        assert!(take_nudges(other.as_fd(), &closer));
+        assert_eq!(rustix::io::ioctl_fionread(&other).unwrap(), 1);
+        drop(wakes);
+        while closer.is_behind() {
+            std::thread::yield_now();
+        }
+        assert!(take_nudges(other.as_fd(), &closer));
+        assert_eq!(rustix::io::ioctl_fionread(&other).unwrap(), 0);
     }
 }

@@ -8,7 +8,7 @@ use fabric_core::{Access, RemoteAddr, Segment, SendOp};
 use fabric_util::stream::{IoVec, store_value};
 
 use crate::hazard::Hazard;
-use crate::mapping::Mapping;
+use crate::mapping::{Mapping, Mappings};
 use crate::pool::{FILES, Place};
 use crate::restart::{self, Condition};
 use crate::windows::View;
@@ -40,8 +40,8 @@ pub(crate) enum Found {
 }
 
 impl Reach {
-    /// The next file.
-    pub(crate) fn take(&mut self, file: Option<OwnedFd>) {
+    /// The next file; `mappings`: of the domain.
+    pub(crate) fn take(&mut self, file: Option<OwnedFd>, mappings: &Mappings) {
         self.looks = 0;
         let Some(file) = file.filter(|_| !self.ends && self.files.len() < FILES) else {
             self.ends = true;
@@ -49,7 +49,7 @@ impl Reach {
         };
         let taken = match self.view {
             None => View::of(file.as_fd()).map(|view| self.view = Some(view)),
-            Some(_) => Mapping::shared(file.as_fd()).map(|mapping| self.files.push(mapping)),
+            Some(_) => mappings.map(file.as_fd()).map(|mapping| self.files.push(mapping)),
         };
         self.ends = taken.is_err();
     }

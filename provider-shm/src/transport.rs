@@ -13,7 +13,8 @@ use fabric_util::stream::{IoVec, Reached, Transport};
 use socket2::Socket;
 
 use crate::address;
-use crate::memory::ShmMemory;
+use crate::closer::SocketEnd;
+use crate::memory::{ShmMemory, is_same_user};
 use crate::preface;
 use crate::reach::{Found, Reach};
 use crate::restart;
@@ -36,7 +37,8 @@ pub struct ShmTransport {
     waits_for: Option<SocketAddr>,
     /// The peer has left; what it sent before may wait in the ring.
     ended: bool,
-    _accepted: Option<Accepted>,
+    /// Last: what holds the socket when all else is gone.
+    end: SocketEnd,
 }
 
 /// Connects to the listener at the address, else to the one for all addresses. `WouldBlock`: it has no room for one more.
@@ -52,8 +54,10 @@ pub(crate) fn dial(socket: &Socket, to: SocketAddr) -> io::Result<()> {
 
 impl ShmTransport {
     fn new(socket: Socket, shared: &Shared<ShmMemory>) -> Self {
+        let (socket, closer) = (Arc::new(socket), shared.memory.closer.clone());
+        let end = SocketEnd { socket: Some(socket.clone()), accepted: None, closer };
         ShmTransport {
-            socket: Arc::new(socket),
+            socket,
             rings: None,
             stats: shared.stats.clone(),
             memory: shared.memory.clone(),
@@ -62,20 +66,26 @@ impl ShmTransport {
             reached: 0,
             waits_for: None,
             ended: false,
-            _accepted: None,
+            end,
         }
     }
 
     /// The socket of a connection that came in.
+    pub(crate) fn accepted(socket: Socket, shared: &Shared<ShmMemory>) -> Self {
+        let mut new = Self::new(socket, shared);
+        new.end.accepted = Some(Accepted::new());
+        new
+    }
+
+    /// Begins, on such a one.
     ///
     /// # Errors
     /// The peer is gone, or begins otherwise than the provider does.
-    pub(crate) fn accepted(socket: Socket, shared: &Shared<ShmMemory>) -> io::Result<Self> {
-        let mut new = Self::new(socket, shared);
-        new._accepted = Some(Accepted::new());
-        match new.receive_rings() {
+    pub(crate) fn begin(&mut self) -> io::Result<()> {
+        self.socket.set_nonblocking(true)?;
+        match self.receive_rings() {
             Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
-            _ => Ok(new),
+            _ => Ok(()),
         }
     }
 
@@ -135,8 +145,18 @@ impl ShmTransport {
     #[cold]
     fn receive_rings(&mut self) -> io::Result<()> {
         self.stats.system_calls.add(1);
-        let file = preface::receive(self.socket.as_fd())?;
-        self.rings = Some(Rings::of(file.as_fd())?);
+        let closer = &self.memory.closer;
+        if closer.is_behind() && !is_same_user(&self.socket) {
+            return Err(ErrorKind::ConnectionAborted.into());
+        }
+        let file = preface::receive(self.socket.as_fd(), |file| closer.close(file))?;
+        self.rings = match Rings::of(file.as_fd()) {
+            Ok(rings) => Some(rings),
+            Err(error) => {
+                closer.close(file);
+                return Err(error);
+            }
+        };
         Ok(())
     }
 
@@ -145,9 +165,11 @@ impl ShmTransport {
         self.stats.system_calls.add(1);
         let socket = self.socket.as_fd();
         let is_here = match &mut self.reach {
-            None => preface::take_nudges(socket),
+            None => preface::take_nudges(socket, &self.memory.closer),
             Some(reach) => {
-                let is_here = preface::take_files(socket, |file| reach.take(file));
+                let is_here = preface::take_files(socket, |file| {
+                    reach.take(file, &self.memory.mappings);
+                });
                 // Before the connection is open nothing is lent.
                 if let (Some(_), Some(rings)) = (self.open, &self.rings) {
                     rings.hazard().set_files(reach.files());
@@ -183,7 +205,7 @@ impl SocketTransport for ShmTransport {
 
     fn is_quiet(&self) -> bool {
         let is_dry = self.rings.as_ref().is_none_or(|rings| rings.is_dry().unwrap_or(false));
-        is_dry && preface::take_nudges(self.socket.as_fd())
+        is_dry && preface::take_nudges(self.socket.as_fd(), &self.memory.closer)
     }
 }
 
@@ -334,7 +356,9 @@ mod tests {
         let shared = || Shared { stats: Arc::default(), memory: ShmMemory::new(Trust::User) };
         let mut one = ShmTransport::new(one, &shared());
         one.send_rings().unwrap();
-        (one, ShmTransport::accepted(other, &shared()).unwrap())
+        let mut other = ShmTransport::accepted(other, &shared());
+        other.begin().unwrap();
+        (one, other)
     }
 
     fn send(transport: &mut ShmTransport, bytes: &mut [u8]) -> io::Result<usize> {
@@ -420,6 +444,30 @@ mod tests {
         other.close();
         assert_eq!(write(&mut one), Reached::No);
         assert!(!one.arm() && one.arm() == one.ended);
+    }
+
+    #[test]
+    fn files_that_found_no_room_come_another_time() {
+        let (mut one, mut other) = pair();
+        let files = |one: &ShmTransport| one.reach.as_ref().unwrap().files();
+        other.open(EndpointId(1));
+        for _ in 0..10_000 {
+            preface::nudge(other.as_fd());
+        }
+        let first = other.memory.allocate(64).unwrap();
+        while rustix::io::ioctl_fionread(&one.socket).unwrap() > 0 {
+            one.take_events();
+        }
+        assert_eq!(files(&one), 0, "the socket was full");
+        // It is a window that makes them useful.
+        let (at, addr) = (RemoteAddr { key: 9, addr: 0 }, first.as_ptr());
+        let attr = WindowAttr { at, addr, len: 64, access: Access::ALL, only: None };
+        other.memory.windows().unwrap().open(&attr).unwrap();
+        one.take_events();
+        assert_eq!(files(&one), 1);
+        let _second = other.memory.allocate(64 << 20).unwrap();
+        one.take_events();
+        assert_eq!(files(&one), 2);
     }
 
     #[test]

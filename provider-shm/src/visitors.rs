@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,22 +26,24 @@ const PATIENCE_AT_END: Duration = Duration::from_millis(1);
 pub(crate) struct Visitor {
     peer: Peer,
     socket: Arc<Socket>,
-    /// It did not get a file.
-    lacks: AtomicBool,
+    /// Files that it has got: it knows them by their order.
+    sent: AtomicUsize,
 }
 
 impl Visitor {
     pub(crate) fn new(peer: Peer, socket: &Arc<Socket>) -> Self {
-        Visitor { peer, socket: socket.clone(), lacks: AtomicBool::new(false) }
+        Visitor { peer, socket: socket.clone(), sent: AtomicUsize::new(0) }
     }
 
-    /// A peer that does not get files, for want of room in its socket or of descriptors, gets no others either: it knows them by
-    /// their order. It reaches what it has; the rest is done for it.
-    fn send(&self, files: &[BorrowedFd<'_>]) {
-        let lacks = self.lacks.load(Ordering::Relaxed);
-        if !lacks && !files.is_empty() && preface::send_files(self.socket.as_fd(), files).is_err() {
-            self.lacks.store(true, Ordering::Relaxed);
+    /// Sends it those of all files that it has not got. False: it does not get them, for want of room in its socket or of
+    /// descriptors. It reaches what it has; the rest is done for it.
+    fn send(&self, files: &[BorrowedFd<'_>]) -> bool {
+        let rest = files.get(self.sent.load(Ordering::Relaxed)..).unwrap_or_default();
+        let is_sent = rest.is_empty() || preface::send_files(self.socket.as_fd(), rest).is_ok();
+        if is_sent {
+            self.sent.store(files.len(), Ordering::Relaxed);
         }
+        is_sent
     }
 
     /// Whether it may still be at a window; one without an end of the socket has no thread, or has let go of its own.
@@ -85,20 +87,30 @@ pub(crate) struct Visitors {
     open: HashMap<u64, Arc<Visitor>>,
     /// Those of connections that have ended, where a peer was in the middle of an access and did not get on.
     late: Vec<Arc<Visitor>>,
+    /// One lacks files.
+    lack_files: bool,
 }
 
 impl Visitors {
-    /// A connection is open to its peer, which gets these files.
+    /// A connection is open to its peer, which gets all files.
     pub(crate) fn add(&mut self, connection: u64, visitor: Visitor, files: &[BorrowedFd<'_>]) {
         self.late.retain(|late| late.is_anywhere());
-        visitor.send(files);
+        self.lack_files |= !visitor.send(files);
         visitor.peer.hazard().open(connection);
         self.open.insert(connection, Arc::new(visitor));
     }
 
-    /// All get these files, too.
-    pub(crate) fn send(&self, files: &[BorrowedFd<'_>]) {
-        self.open.values().for_each(|visitor| visitor.send(files));
+    /// All get what they lack of all files.
+    pub(crate) fn send(&mut self, files: &[BorrowedFd<'_>]) {
+        self.lack_files = false;
+        for visitor in self.open.values() {
+            self.lack_files |= !visitor.send(files);
+        }
+    }
+
+    /// Whether one did not get files that it may get another time.
+    pub(crate) fn lack_files(&self) -> bool {
+        self.lack_files
     }
 
     /// A connection is open to its peer no longer.

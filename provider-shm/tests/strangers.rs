@@ -4,14 +4,16 @@
 
 mod side;
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use fabric::{Endpoint, Error, Listener};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::net::SendFlags;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use side::Side;
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -60,23 +62,30 @@ impl Scene {
         one.wait_connected(SOON).unwrap();
     }
 
-    /// A socket with this name, connected to the listener.
     fn stranger(&self, name: Option<&str>) -> Socket {
-        let socket = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
-        if let Some(name) = name {
-            socket.bind(&SockAddr::unix(format!("\0{name}")).unwrap()).unwrap();
-        }
-        let listener = format!("\0fabric/{}", self.addr());
-        socket.connect(&SockAddr::unix(listener).unwrap()).unwrap();
-        // One that is closed at once is so before the time for a hello is over, 5 s.
-        socket.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
-        socket
+        stranger(self.addr(), name)
     }
 
-    /// One that is called as a peer would be, but for the port: those of peers begin with 49152.
     fn named(&self, port: u16) -> Socket {
-        self.stranger(Some(&format!("fabric/127.0.0.1:{port}>{}", self.addr())))
+        named(self.addr(), port)
     }
+}
+
+/// A socket with this name, connected to the listener there.
+fn stranger(to: SocketAddr, name: Option<&str>) -> Socket {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+    if let Some(name) = name {
+        socket.bind(&SockAddr::unix(format!("\0{name}")).unwrap()).unwrap();
+    }
+    socket.connect(&SockAddr::unix(format!("\0fabric/{to}")).unwrap()).unwrap();
+    // One that is closed at once is so before the time for a hello is over, 5 s.
+    socket.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
+    socket
+}
+
+/// One that is called as a peer would be, but for the port: those of peers begin with 49152.
+fn named(to: SocketAddr, port: u16) -> Socket {
+    stranger(to, Some(&format!("fabric/127.0.0.1:{port}>{to}")))
 }
 
 fn is_closed(mut socket: &Socket) -> bool {
@@ -178,6 +187,59 @@ fn silent_ones_and_descriptors_that_rain_keep_no_peer_out() {
 
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// How long the close of a socket waits for what it has sent.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// A socket that has sent what is never taken by its peer, and that.
+fn slow_to_close() -> (Socket, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut socket = Socket::from(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+    let (peer, _) = listener.accept().unwrap();
+    socket.set_nonblocking(true).unwrap();
+    while socket.write(&[0; 1 << 16]).is_ok() {}
+    socket.set_linger(Some(LINGER)).unwrap();
+    (socket, peer)
+}
+
+/// Set for the process that listens.
+const LISTENS: &str = "TEST_LISTENS";
+
+/// Listens, and waits to be killed.
+#[test]
+fn listener() {
+    if std::env::var_os(LISTENS).is_some() {
+        let scene = Scene::new();
+        println!("listens at {}", scene.addr());
+        std::thread::sleep(Duration::from_secs(60));
+    }
+}
+
+#[test]
+fn descriptors_whose_close_sleeps_stop_no_listener() {
+    let mut listener = Command::new(std::env::current_exe().unwrap());
+    listener.args(["listener", "--exact", "--nocapture"]).env(LISTENS, "").stdout(Stdio::piped());
+    let mut listener = listener.spawn().unwrap();
+    let mut lines = BufReader::new(listener.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let addr = lines.find_map(|line| Some(line.split_once("listens at ")?.1.parse().unwrap()));
+    // While it is stopped all copies but its own are closed.
+    let pid = Pid::from_child(&listener);
+    kill_process(pid, Signal::STOP).unwrap();
+    waitpid(Some(pid), WaitOptions::UNTRACED).unwrap();
+    let words: [&[u8]; 3] = [WORDS, b"fabric\0\x01", WORDS];
+    let strangers = words.map(|words| {
+        let (slow, peer) = slow_to_close();
+        let stranger = named(addr.unwrap(), peer.local_addr().unwrap().port());
+        say(&stranger, words, slow.as_fd());
+        (stranger, peer)
+    });
+    kill_process(pid, Signal::CONT).unwrap();
+    let begun = Instant::now();
+    assert!(strangers.iter().all(|(stranger, _)| is_closed(stranger)));
+    assert!(begun.elapsed() < LINGER / 2, "{:?}", begun.elapsed());
+    listener.kill().unwrap();
+    listener.wait().unwrap();
 }
 
 #[test]

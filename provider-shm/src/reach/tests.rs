@@ -50,7 +50,9 @@ impl Both {
     }
 
     fn take_files(&mut self) {
-        assert!(preface::take_files(self.socket.as_fd(), |file| self.reach.take(file)));
+        let mappings = Mappings::default();
+        let socket = self.socket.as_fd();
+        assert!(preface::take_files(socket, |file| self.reach.take(file, &mappings)));
     }
 
     /// All of the memory.
@@ -183,11 +185,11 @@ fn files_that_are_made_later_come_too() {
 fn files_that_are_no_memory_end_what_is_reached() {
     let both = Both::new(LEN);
     let mut reach = Reach::default();
-    reach.take(None);
+    reach.take(None, &Mappings::default());
     assert!(!reach.wants_files());
     let mut reach = Reach::default();
     let no_windows = both.socket.try_clone().unwrap();
-    reach.take(Some(no_windows.into()));
+    reach.take(Some(no_windows.into()), &Mappings::default());
     assert!(reach.view.is_none() && !reach.wants_files());
 }
 
