@@ -1,9 +1,11 @@
 //! Listeners: one of each of the two, at one address.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use fabric_core::provider::RawRequest;
 use fabric_core::{Error, ListenerAttr, ListenerId, ListenerOps, Result};
+use fabric_util::log_line;
 use provider_shm::{ShmListener, near};
 
 use crate::ways::{Ways, near_request};
@@ -13,8 +15,11 @@ const TRIES: usize = 16;
 
 /// A listener.
 pub struct AutoListener {
-    near: ShmListener,
+    /// None where this process may not share memory.
+    near: Option<ShmListener>,
     far: Box<dyn ListenerOps>,
+    /// The next request is looked for at the far one first: the near one may always have some.
+    far_first: AtomicBool,
 }
 
 impl AutoListener {
@@ -28,13 +33,32 @@ impl AutoListener {
         loop {
             tries -= 1;
             let far = ways.far.listen(id, addr, attr)?;
-            let listening = near::listen(far.local_addr())
-                .map_err(|cause| Error::system("listen", provider_shm::NAME, cause));
-            match listening.and_then(|socket| ways.near.listen_by(id, socket, attr)) {
+            let near = match near::listen(far.local_addr()) {
+                Err(cause) if near::is_forbidden(&cause) => {
+                    let addr = far.local_addr();
+                    log_line!(Warn, "listener {addr}: this process may not share memory: {cause}");
+                    Ok(None)
+                }
+                Err(cause) => Err(Error::system("listen", provider_shm::NAME, cause)),
+                Ok(socket) => ways.near.listen_by(id, socket, attr).map(Some),
+            };
+            match near {
                 Err(Error::AddrInUse(_)) if tries > 0 => {}
-                near => return Ok(AutoListener { near: near?, far }),
+                near => {
+                    return Ok(AutoListener {
+                        near: near?,
+                        far,
+                        far_first: AtomicBool::new(false),
+                    });
+                }
             }
         }
+    }
+
+    fn near_request(&self) -> Option<RawRequest> {
+        let mut near = self.near.as_ref()?.next_request()?;
+        near.id = near_request(near.id);
+        Some(near)
     }
 }
 
@@ -44,10 +68,9 @@ impl ListenerOps for AutoListener {
     }
 
     fn next_request(&self) -> Option<RawRequest> {
-        let Some(mut near) = self.near.next_request() else {
-            return self.far.next_request();
-        };
-        near.id = near_request(near.id);
-        Some(near)
+        match self.far_first.fetch_xor(true, Ordering::Relaxed) {
+            true => self.far.next_request().or_else(|| self.near_request()),
+            false => self.near_request().or_else(|| self.far.next_request()),
+        }
     }
 }

@@ -167,11 +167,13 @@ pub(crate) struct NearEvents {
 
 impl EventSink for NearEvents {
     fn event(&self, event: Event) {
+        let is_lost = || self.ends.lost.load(Ordering::SeqCst);
         let event = match event {
-            Event::Disconnected { endpoint, reason: DisconnectReason::Local }
-                if self.ends.lost.load(Ordering::SeqCst) =>
-            {
+            Event::Disconnected { endpoint, reason: DisconnectReason::Local } if is_lost() => {
                 Event::Disconnected { endpoint, reason: DisconnectReason::DeviceLost }
+            }
+            Event::ConnectFailed { endpoint, error: Error::Canceled } if is_lost() => {
+                Event::ConnectFailed { endpoint, error: Error::DeviceLost }
             }
             event => event,
         };

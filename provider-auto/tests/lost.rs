@@ -41,18 +41,36 @@ impl Provider for Fragile {
     }
 }
 
-#[test]
-fn connections_by_shared_memory_end_with_the_device() {
+/// A side, and what loses its device.
+fn fragile() -> (Side, impl FnOnce()) {
     let fragile = Fragile::default();
     let events = fragile.events.clone();
     let auto = AutoProvider::new(provider_shm::ShmProvider::new(), Arc::new(fragile));
-    let all = Side::of(&Catalog::empty().add(auto).unwrap(), "auto", &Hints::default());
+    let side = Side::of(&Catalog::empty().add(auto).unwrap(), "auto", &Hints::default());
+    (side, move || events.lock().unwrap().take().unwrap().event(Event::DeviceLost))
+}
+
+#[test]
+fn one_that_still_connects_hears_of_the_end_of_the_device() {
+    let ((all, lose), peer) = (fragile(), Side::new("shm"));
+    let (listener, end) = (peer.listen(), all.endpoint());
+    end.connect(listener.local_addr(), &[]).unwrap();
+    assert_eq!(way(&end), "shm");
+    let _request = listener.accept(Some(SOON)).unwrap();
+    lose();
+    let error = end.wait_connected(Some(SOON)).unwrap_err();
+    assert!(matches!(error, Error::DeviceLost), "{error}");
+}
+
+#[test]
+fn connections_by_shared_memory_end_with_the_device() {
+    let (all, lose) = fragile();
     let peer = Side::new("shm");
     let listener = all.listen();
     let (theirs, own) = peer.connect(&all, &listener);
     assert_eq!(way(&own), "shm");
     own.recv(Slices::none(), 1).unwrap();
-    events.lock().unwrap().take().unwrap().event(Event::DeviceLost);
+    lose();
     assert_eq!(own.wait_disconnected(Some(SOON)).unwrap(), DisconnectReason::DeviceLost);
     let ended = all.queue.wait_one(Some(SOON)).unwrap();
     assert_eq!((ended.context, ended.status), (1, Status::Canceled));

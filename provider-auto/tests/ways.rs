@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use fabric::{
     Access, Armed, Capabilities, Choice, Domain, Error, Hints, OpKind, RemoteRegion, Slices, Status,
 };
+use rustix::event::epoll;
 use side::{LEN, SOON, Side, way};
 
 #[test]
@@ -109,6 +110,36 @@ fn a_grant_is_for_one_connection_of_either_way() {
     ends[1].0.write(peers[1].region.slice(..8), grant.remote().at(0), 1).unwrap();
     let refused = peers[1].queue.wait_one(Some(SOON)).unwrap();
     assert_eq!(refused.status, Status::RemoteAccess, "it is the other's");
+}
+
+#[test]
+fn requests_of_both_ways_take_turns() {
+    let (all, shm, tcp) = (Side::new("auto"), Side::new("shm"), Side::new("tcp"));
+    let listener = all.listen();
+    let _ends = [&shm, &shm, &tcp].map(|peer| {
+        let end = peer.endpoint();
+        end.connect(listener.local_addr(), peer.domain.provider().as_bytes()).unwrap();
+        end
+    });
+    // All of them are there then.
+    thread::sleep(Duration::from_millis(500));
+    let two = [0, 1].map(|_| listener.accept(Some(SOON)).unwrap().private_data().to_vec());
+    assert!(two.contains(&b"tcp".to_vec()), "{two:?}");
+}
+
+/// The kernel bounds how many wait sets are between a socket and an application's.
+#[test]
+fn an_application_may_watch_all_queues_that_drive() {
+    let all = Side::new("auto");
+    let _listener = all.listen();
+    let queues: Vec<_> = (0..64).map(|_| all.domain.completion_queue(16).unwrap()).collect();
+    for queue in &queues {
+        assert_eq!(queue.arm_manual().unwrap(), Armed::Waiting);
+    }
+    let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+    for queue in &queues {
+        epoll::add(&set, queue, epoll::EventData::new_u64(0), epoll::EventFlags::IN).unwrap();
+    }
 }
 
 #[test]

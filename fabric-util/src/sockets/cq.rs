@@ -11,9 +11,9 @@ use super::engine::Engine;
 use super::family::SocketFamily;
 use crate::completion_ring::CompletionRing;
 
-/// Queues of one domain whose sleepers drive. The kernel lets 500 of its wait sets watch one set that watches sockets, and
-/// 100 where an application watches them in a set of its own.
-const MAX_DRIVEN: usize = 64;
+/// Queues of one domain whose sleepers drive. The kernel lets 500 of its wait sets watch one set that watches sockets, 100 where one
+/// more set is between, and 50 where two are: that of a queue which is made of two, and the application's (eventpoll.c, path_limits).
+const MAX_DRIVEN: usize = 48;
 /// Polls in a row that find something and make no step of progress.
 const MAX_FOUND: u8 = 32;
 
