@@ -55,7 +55,7 @@ impl AutoListener {
         }
     }
 
-    fn near_request(&self) -> Option<RawRequest> {
+    fn next_near(&self) -> Option<RawRequest> {
         let mut near = self.near.as_ref()?.next_request()?;
         near.id = near_request(near.id);
         Some(near)
@@ -69,8 +69,8 @@ impl ListenerOps for AutoListener {
 
     fn next_request(&self) -> Option<RawRequest> {
         match self.far_first.fetch_xor(true, Ordering::Relaxed) {
-            true => self.far.next_request().or_else(|| self.near_request()),
-            false => self.near_request().or_else(|| self.far.next_request()),
+            true => self.far.next_request().or_else(|| self.next_near()),
+            false => self.next_near().or_else(|| self.far.next_request()),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind};
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 
 use fabric_util::sync::Mutex;
@@ -66,6 +67,26 @@ impl Mapping {
         Ok(Mapping { base, len })
     }
 
+    /// Has its pages from an offset on there for sure. Where the kernel gives no more memory than there is (vm.overcommit_memory=2), and
+    /// for a file only as it is touched, that could be the end of the process (SIGBUS).
+    ///
+    /// # Errors
+    /// There is too little memory.
+    pub(crate) fn secure(&self, offset: usize, len: usize) -> io::Result<()> {
+        if is_memory_counted() { self.populate(offset, len) } else { Ok(()) }
+    }
+
+    fn populate(&self, offset: usize, len: usize) -> io::Result<()> {
+        assert!(len <= self.len - offset);
+        let start = self.at(offset).as_ptr().cast();
+        // SAFETY: within the mapping, whose bytes it leaves as they are.
+        match unsafe { rustix::mm::madvise(start, len, Advice::LinuxPopulateWrite) } {
+            // Older than Linux 5.14.
+            Err(rustix::io::Errno::INVAL) => Ok(()),
+            done => Ok(done?),
+        }
+    }
+
     /// Bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
@@ -77,6 +98,20 @@ impl Mapping {
         // SAFETY: within the mapping.
         unsafe { self.base.add(offset) }
     }
+}
+
+/// Whether the kernel gives no more memory than there is; as it was when this was first asked.
+fn is_memory_counted() -> bool {
+    const UNKNOWN: u8 = 0;
+    const NO: u8 = 1;
+    const YES: u8 = 2;
+    static MODE: AtomicU8 = AtomicU8::new(UNKNOWN);
+    if MODE.load(Ordering::Relaxed) == UNKNOWN {
+        let mode = std::fs::read("/proc/sys/vm/overcommit_memory");
+        let is = mode.is_ok_and(|mode| mode.starts_with(b"2"));
+        MODE.store(if is { YES } else { NO }, Ordering::Relaxed);
+    }
+    MODE.load(Ordering::Relaxed) == YES
 }
 
 /// What a domain's peers have made and it has mapped: each file once. A process that is forked inherits no lock that its own domains take.
@@ -223,6 +258,17 @@ mod tests {
             let other = scope.spawn(|| others.map(file.as_fd()).unwrap());
             assert!(!Arc::ptr_eq(&first, &other.join().unwrap()));
         });
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore)] // pages
+    fn pages_are_there_when_they_are_asked_for() {
+        let (one, file) = Mapping::create(1 << 20).unwrap();
+        let bytes = || 512 * rustix::fs::fstat(&file).unwrap().st_blocks;
+        assert_eq!(bytes(), 0);
+        one.populate(1 << 19, 1 << 18).unwrap();
+        assert!(bytes() >= 1 << 18);
+        one.secure(0, 1 << 20).unwrap();
     }
 
     /// In a process of its own, which the kernel would end.

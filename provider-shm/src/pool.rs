@@ -55,6 +55,7 @@ impl Pool {
             Some(found) => found,
             None => self.grow(len)?,
         };
+        self.files[place.file as usize].mapping.secure(place.offset, len)?;
         self.take(place, free);
         if free > len {
             let rest = Place { offset: place.offset + len, ..place };

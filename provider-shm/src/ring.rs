@@ -204,6 +204,7 @@ impl Rings {
     /// As [`Mapping::create`].
     pub(crate) fn create() -> io::Result<(Self, OwnedFd)> {
         let (mapping, file) = Mapping::create(MAPPED)?;
+        mapping.secure(0, MAPPED)?;
         Ok((Self::new(mapping, 0), file))
     }
 

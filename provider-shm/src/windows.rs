@@ -133,6 +133,7 @@ impl Table {
     /// As [`Mapping::create`].
     pub(crate) fn new() -> io::Result<Self> {
         let (mapping, descriptor) = Mapping::create(size_of::<Slots>())?;
+        mapping.secure(0, size_of::<Slots>())?;
         Ok(Table { view: View::new(mapping), descriptor, taken: HashSet::new() })
     }
 
