@@ -7,7 +7,8 @@ mod side;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::process::{Command, Stdio};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use fabric::{Endpoint, Error, Listener};
@@ -195,14 +196,22 @@ const LINGER: Duration = Duration::from_secs(5);
 /// A socket that has sent what is never taken by its peer, and that.
 fn slow_to_close() -> (Socket, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut socket = Socket::from(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
-    let (peer, _) = listener.accept().unwrap();
+    let socket = slow_to(listener.local_addr().unwrap());
+    (socket, listener.accept().unwrap().0)
+}
+
+fn slow_to(sink: SocketAddr) -> Socket {
+    let mut socket = Socket::from(TcpStream::connect(sink).unwrap());
     socket.set_nonblocking(true).unwrap();
     while socket.write(&[0; 1 << 16]).is_ok() {}
     socket.set_linger(Some(LINGER)).unwrap();
-    (socket, peer)
+    socket
 }
 
+/// A user that needs no account.
+const OTHER: u32 = 54321;
+/// Set for the process that comes to it.
+const COMES: &str = "TEST_COMES_TO";
 /// Set for the process that listens.
 const LISTENS: &str = "TEST_LISTENS";
 
@@ -216,30 +225,89 @@ fn listener() {
     }
 }
 
-#[test]
-fn descriptors_whose_close_sleeps_stop_no_listener() {
+/// Another of this program's processes, which has said this and what is behind it.
+struct Process(Child, String);
+
+impl Process {
+    /// It runs this test, as the command has it.
+    fn run(mut command: Command, test: &str, says: &str) -> std::io::Result<Self> {
+        command.args([test, "--exact", "--nocapture"]).current_dir("/");
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let said = lines.find_map(|line| Some(line.split_once(says)?.1.to_owned()));
+        Ok(Process(child, said.unwrap()))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// A process that listens, which strangers come to while it is stopped: all copies of what they send are closed but its own. One
+/// more is closed soon then.
+fn stops_no_listener(strangers: impl FnOnce(SocketAddr) -> Vec<Socket>) {
     let mut listener = Command::new(std::env::current_exe().unwrap());
-    listener.args(["listener", "--exact", "--nocapture"]).env(LISTENS, "").stdout(Stdio::piped());
-    let mut listener = listener.spawn().unwrap();
-    let mut lines = BufReader::new(listener.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let addr = lines.find_map(|line| Some(line.split_once("listens at ")?.1.parse().unwrap()));
-    // While it is stopped all copies but its own are closed.
-    let pid = Pid::from_child(&listener);
+    listener.env(LISTENS, "");
+    let listener = Process::run(listener, "listener", "listens at ").unwrap();
+    let (pid, addr) = (Pid::from_child(&listener.0), listener.1.parse().unwrap());
     kill_process(pid, Signal::STOP).unwrap();
     waitpid(Some(pid), WaitOptions::UNTRACED).unwrap();
-    let words: [&[u8]; 3] = [WORDS, b"fabric\0\x01", WORDS];
-    let strangers = words.map(|words| {
-        let (slow, peer) = slow_to_close();
-        let stranger = named(addr.unwrap(), peer.local_addr().unwrap().port());
-        say(&stranger, words, slow.as_fd());
-        (stranger, peer)
-    });
+    let mut strangers = strangers(addr);
+    strangers.push(named(addr, 3_001));
+    (&strangers[strangers.len() - 1]).write_all(b"no words").unwrap();
     kill_process(pid, Signal::CONT).unwrap();
     let begun = Instant::now();
-    assert!(strangers.iter().all(|(stranger, _)| is_closed(stranger)));
+    assert!(strangers.iter().all(is_closed));
     assert!(begun.elapsed() < LINGER / 2, "{:?}", begun.elapsed());
-    listener.kill().unwrap();
-    listener.wait().unwrap();
+}
+
+#[test]
+fn descriptors_whose_close_sleeps_stop_no_listener() {
+    let words: [&[u8]; 3] = [WORDS, b"fabric\0\x01", WORDS];
+    let peers = words.map(|_| slow_to_close());
+    let mut kept = Vec::new();
+    stops_no_listener(|addr| {
+        let each = words.into_iter().zip(peers).zip(3_010..);
+        let strangers = each.map(|((words, (slow, peer)), port)| {
+            kept.push(peer);
+            let stranger = named(addr, port);
+            say(&stranger, words, slow.as_fd());
+            stranger
+        });
+        strangers.collect()
+    });
+}
+
+/// Comes to the first address by a stranger's socket, with a descriptor that is not read for what is ahead of it; connected to the second.
+#[test]
+fn stranger_of_another_user() {
+    let Ok(addrs) = std::env::var(COMES) else { return };
+    let (to, sink) = addrs.split_once(' ').unwrap();
+    let mut stranger = named(to.parse().unwrap(), 3_020);
+    stranger.write_all(b"no words").unwrap();
+    let slow = slow_to(sink.parse().unwrap());
+    say(&stranger, b"x", slow.as_fd());
+    drop(slow);
+    println!("came ");
+    std::thread::sleep(Duration::from_secs(60));
+}
+
+#[test]
+fn a_socket_of_another_user_with_such_a_descriptor_stops_no_listener() {
+    let sink = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut process = None;
+    stops_no_listener(|addr| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.uid(OTHER).env(COMES, format!("{addr} {}", sink.local_addr().unwrap()));
+        match Process::run(command, "stranger_of_another_user", "came ") {
+            Ok(other) => process = Some(other),
+            Err(error) => println!("not run: {error}"),
+        }
+        Vec::new()
+    });
 }
 
 #[test]
