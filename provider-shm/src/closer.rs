@@ -10,7 +10,7 @@ use fabric_util::sockets::Accepted;
 use fabric_util::sync::Mutex;
 use socket2::Socket;
 
-use crate::memory::is_same_user;
+use crate::user::is_same_user;
 
 /// With more than this to close, no file of another user's is taken.
 const BEHIND: usize = 64;

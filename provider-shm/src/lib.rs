@@ -13,7 +13,7 @@
 //! Memory that a domain allocates lies in files that its peers have mapped, if they are the same user's. So they write to what is
 //! registered of it, read it, and change it by atomics without this process, be it asleep or stopped:
 //! - `memory`: what a domain has of that kind; `pool`: the files; `windows`: what of them is registered, for peers to see;
-//! - `visitors`: the peers; `hazard`: which window each is at, so that a window closes when none is there;
+//! - `visitors`: the peers; `user`: whose process one is; `hazard`: which window each is at, so that a window closes when none is there;
 //! - `reach`: the same from the other side: what this one does to the peer's memory; `restart`: so that an access that was
 //!   stopped, for however long, does nothing after its window has closed.
 
@@ -33,6 +33,7 @@ mod reach;
 mod restart;
 mod ring;
 mod transport;
+mod user;
 mod visitors;
 mod windows;
 

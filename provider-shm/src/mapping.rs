@@ -270,24 +270,4 @@ mod tests {
         assert!(bytes() >= 1 << 18);
         one.secure(0, 1 << 20).unwrap();
     }
-
-    /// In a process of its own, which the kernel would end.
-    #[test]
-    #[cfg_attr(miri, ignore)] // processes
-    fn a_file_beyond_the_limit_of_the_process_is_an_error() {
-        const LIMITED: &str = "TEST_FILES_ARE_LIMITED";
-        if std::env::var_os(LIMITED).is_some() {
-            let max = rustix::process::Rlimit { current: Some(LEN as u64), maximum: None };
-            rustix::process::setrlimit(Resource::Fsize, max).unwrap();
-            Mapping::create(LEN).unwrap();
-            let error = Mapping::create(LEN + 1).err().expect("it is refused");
-            assert_eq!(error.raw_os_error(), Some(libc::EFBIG));
-            return;
-        }
-        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-        let name = "mapping::tests::a_file_beyond_the_limit_of_the_process_is_an_error";
-        child.args([name, "--exact"]).env(LIMITED, "");
-        let ended = child.output().unwrap();
-        assert!(ended.status.success(), "{ended:?}");
-    }
 }

@@ -1,6 +1,6 @@
 //! The memory of a domain, and who reaches it: what it allocates, the windows of what is registered, and their visitors.
 
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use fabric_core::{EndpointId, Error, Memory, Result};
@@ -14,6 +14,7 @@ use crate::closer::Closer;
 use crate::mapping::Mappings;
 use crate::pool::{Place, Pool};
 use crate::ring::Peer;
+use crate::user;
 use crate::visitors::{Visitor, Visitors, wait_for};
 use crate::windows::{self, Table};
 
@@ -137,7 +138,7 @@ impl Windows for ShmMemory {
 impl ShmMemory {
     /// Whether the peer of a connection may reach this memory by itself, and this process the peer's.
     pub(crate) fn trusts(&self, socket: &Socket) -> bool {
-        self.trust == Trust::User && is_equal(socket)
+        self.trust == Trust::User && user::is_equal(socket)
     }
 
     /// Whether memory is in the first `files` of this domain's.
@@ -157,43 +158,6 @@ impl ShmMemory {
     pub(crate) fn expel(&self, endpoint: EndpointId) {
         self.state.lock().visitors.remove(windows::name(endpoint));
     }
-}
-
-/// Whether a socket's peer runs as the same user.
-pub(crate) fn is_same_user(socket: &Socket) -> bool {
-    same_user(socket).is_some()
-}
-
-/// Whether it could write into this process in other ways, too (ptrace(2)), as this one into it: as the same user, who is so in the
-/// same user namespace, and where processes have the same numbers. The kernel lets see that where it lets trace (namespaces(7)).
-fn is_equal(socket: &Socket) -> bool {
-    // In another PID namespace it may have no number here: 0.
-    let Some(pid) = same_user(socket).filter(|pid| *pid > 0) else { return false };
-    ["user", "pid"].iter().all(|kind| {
-        let theirs = std::fs::read_link(format!("/proc/{pid}/ns/{kind}"));
-        let own = std::fs::read_link(format!("/proc/self/ns/{kind}"));
-        theirs.is_ok_and(|theirs| own.is_ok_and(|own| own == theirs))
-    })
-}
-
-/// The process of a socket's peer, if that runs as the same user.
-fn same_user(socket: &Socket) -> Option<libc::pid_t> {
-    /// Stands for all users that have no number here (user_namespaces(7)).
-    const OVERFLOW: u32 = 65534;
-    let own = rustix::process::geteuid().as_raw();
-    let peer = peer(socket).filter(|peer| own != OVERFLOW && peer.uid == own);
-    peer.map(|peer| peer.pid)
-}
-
-/// The process and user of a socket's peer (`SO_PEERCRED`, unix(7)). Not by rustix: one in another PID namespace has no number here, which
-/// is an error there.
-fn peer(socket: &Socket) -> Option<libc::ucred> {
-    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    let mut len = size_of_val(&peer) as libc::socklen_t;
-    let (fd, level, name) = (socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED);
-    // SAFETY: the kernel writes at most `len` bytes, which the value has.
-    let done = unsafe { libc::getsockopt(fd, level, name, (&raw mut peer).cast(), &raw mut len) };
-    (done == 0 && len as usize == size_of_val(&peer)).then_some(peer)
 }
 
 /// Bytes of memory and swap of this machine.

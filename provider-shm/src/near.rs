@@ -12,8 +12,9 @@ use socket2::Socket;
 use crate::address::{self, Ends};
 use crate::closer::Closer;
 use crate::family::{ShmSocket, new_socket};
-use crate::memory::{ShmMemory, is_same_user};
+use crate::memory::ShmMemory;
 use crate::transport::{self, ShmTransport};
+use crate::user::is_same_user;
 
 /// Why a peer is not reached by shared memory.
 #[derive(Debug)]

@@ -14,11 +14,12 @@ use socket2::Socket;
 
 use crate::address;
 use crate::closer::SocketEnd;
-use crate::memory::{ShmMemory, is_same_user};
+use crate::memory::ShmMemory;
 use crate::preface;
 use crate::reach::{Found, Reach};
 use crate::restart;
 use crate::ring::{Moved, Rings};
+use crate::user::is_same_user;
 
 /// A connected or connecting socket.
 pub struct ShmTransport {
