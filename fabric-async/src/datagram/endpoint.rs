@@ -94,13 +94,18 @@ impl DatagramEndpoint {
     /// handles. They are of this endpoint alone; clones are the same handle.
     ///
     /// # Errors
-    /// The fabric's, as of [`fabric::DatagramEndpoint::resolve`]: `InvalidArgument`, `Unreachable`, `NoMemory`, `DeviceLost`.
+    /// The fabric's, as of [`fabric::DatagramEndpoint::resolve`]: `InvalidArgument`, `Unreachable`, `NoMemory`, `DeviceLost`, and
+    /// `InvalidState` in a forked child.
     pub fn resolve(
         &self,
         address: &DatagramAddress,
     ) -> impl Future<Output = Result<AddressHandle>> + Send + 'static + use<> {
         let (inner, address) = (self.inner.clone(), *address);
         async move {
+            // A child made by fork makes no thread: what another thread of its parent held then is held there for ever.
+            if let Some(refusal) = inner.node.driver.refusal() {
+                return Err(refusal);
+            }
             let oneshot = Oneshot::new();
             let keeper = oneshot.clone();
             let thread = std::thread::Builder::new().name("fabric-resolve".to_owned());
