@@ -145,7 +145,8 @@ pub(super) const CASES: &[Case] = cases! { Rdm:
     rma::refused_before_connecting, Needs::ALL,
         "what can never work is refused by the post, before there is a connection";
     rma::remote_access, Needs::ALL,
-        "what the target refuses is RemoteAccess, changes nothing, and ends the connection";
+        "what the target refuses is RemoteAccess, changes nothing, and ends the connection"
+        .freedom(Freedom::Whole("whether what follows is posted before the refusal is known"));
     connect::dead_rail, Needs::SEND,
         "where one rail of a peer leads nowhere the next one is tried";
     connect::one_way_firewall, Needs::SEND,
@@ -213,7 +214,8 @@ pub(super) const CASES: &[Case] = cases! { Rdm:
     to_self::self_in_order, Needs::ALL,
         "messages and one-sided operations to oneself keep their order, before there is a connection too";
     to_self::self_refused, Needs::ALL,
-        "an operation to oneself that is refused is RemoteAccess, and the endpoint is down as its own peer until it is revived";
+        "an operation to oneself that is refused is RemoteAccess, and the endpoint is down as its own peer until it is revived"
+        .freedom(Freedom::Whole("whether what follows is posted before the refusal is known"));
     to_self::self_canceled, Needs::ALL,
         "operations to oneself that are canceled, or whose peer is removed, end once each, as one and the other side see it"
         .freedom(Freedom::Whole("which are done before"));
