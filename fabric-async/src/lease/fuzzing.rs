@@ -297,7 +297,7 @@ impl Play<'_> {
             25 => drop(take(&mut self.lent, c).map(|lease| lease.take())),
             26 => drop(take(&mut self.held, c)),
             27 => drop(take(&mut self.asked, c)),
-            28 => self.pass(c),
+            28 => self.pass(),
             29 if c.once_in(16) => self.peer.endpoint.disconnect(),
             30 if c.once_in(16) => self.control.endpoint.disconnect(),
             _ => self.poll(),
@@ -359,7 +359,7 @@ impl Play<'_> {
     }
 
     /// It passes on what it holds.
-    fn pass(&mut self, c: &mut Choices<'_>) {
+    fn pass(&mut self) {
         if let Some(lease) = self.held.last().cloned() {
             let (control, until) = (self.control.clone(), lease.until());
             self.begin(async move { control.pass(until, lease.shared().await?).map(|()| None) });
