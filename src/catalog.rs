@@ -4,13 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use fabric_core::info::NO_DEVICE;
-use fabric_core::{DomainAttr, DynProvider, Error, Failure, Hints, Provider, Result};
+use fabric_core::{DomainAttr, DynProvider, Error, Failure, Hints, Provider, Result, Variable};
 use fabric_util::log_line;
 use fabric_util::sync::assert_none_held;
 
 use crate::choice::{Choice, Selection};
 use crate::domain::{Domain, DomainInner};
-use crate::env::{self, Settings, VARIABLES, Variable};
+use crate::env::{self, Settings, VARIABLES};
 use crate::event_router::EventRouter;
 use crate::search::{self, AUTO, Candidate, Discovered, search, unknown};
 

@@ -1,79 +1,66 @@
 //! The environment variables: their names, the library's own values, and a warning for misspelt ones. Those of providers
 //! are applied in `catalog`. All are read once for each domain that is opened.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fabric_core::{
     EndpointAttr, Error, Hints, IDENTITY_FILE, Identity, Result, SECRET_FILE, Secret, Security,
-    Setting, TRUSTED_FILE,
+    TRUSTED_FILE, Variable,
 };
 use fabric_util::log_line;
 use fabric_util::sync::Mutex;
 
 use crate::choice::Choice;
 
-/// An environment variable that this library, or one of its providers, reads.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Variable {
-    /// Its name.
-    pub name: Cow<'static, str>,
-    /// What it does, and the values it takes.
-    pub meaning: &'static str,
-    /// What holds when it is not set.
-    pub default: &'static str,
-}
-
 /// Those that concern every provider.
 pub(crate) const VARIABLES: [Variable; 8] = [
-    Variable {
-        name: Cow::Borrowed(PROVIDER),
-        meaning: "which provider to use: names in order of preference (`verbs,tcp`), each with a device if \
+    Variable::new(
+        PROVIDER,
+        "which provider to use: names in order of preference (`verbs,tcp`), each with a device if \
                   wanted (`tcp:eth0`), or names to exclude (`^verbs`, `^shm`)",
-        default: "auto: the best that satisfies the application's hints, joined with shared memory for the peers of this host",
-    },
-    Variable {
-        name: Cow::Borrowed(CONNECT_TIMEOUT),
-        meaning: "default time for connecting and accepting, in milliseconds (1 to 3600000)",
-        default: "5000",
-    },
-    Variable {
-        name: Cow::Borrowed(LIVENESS),
-        meaning: "default liveness interval in seconds (1 to 3600): a dead peer host is noticed within \
+        "auto: the best that satisfies the application's hints, joined with shared memory for the peers of this host",
+    ),
+    Variable::new(
+        CONNECT_TIMEOUT,
+        "default time for connecting and accepting, in milliseconds (1 to 3600000)",
+        "5000",
+    ),
+    Variable::new(
+        LIVENESS,
+        "default liveness interval in seconds (1 to 3600): a dead peer host is noticed within \
                   three of these; 0 turns it off",
-        default: "10",
-    },
-    Variable {
-        name: Cow::Borrowed(STALL),
-        meaning: "default time in seconds (1 to 3600) after which a connection ends that has something under way and \
+        "10",
+    ),
+    Variable::new(
+        STALL,
+        "default time in seconds (1 to 3600) after which a connection ends that has something under way and \
                   does not get on, though its peer lives: longer than any single operation takes; 0 turns it off",
-        default: "0",
-    },
-    Variable {
-        name: Cow::Borrowed(SECURITY),
-        meaning: "how much connections are to be protected, at least: `open`; `authenticated`, which takes a secret; or `encrypted`, \
+        "0",
+    ),
+    Variable::new(
+        SECURITY,
+        "how much connections are to be protected, at least: `open`; `authenticated`, which takes a secret; or `encrypted`, \
                   which takes a secret or an identity",
-        default: "what the application asks for",
-    },
-    Variable {
-        name: Cow::Borrowed(SECRET_FILE),
-        meaning: "the file with the secret that both ends of every connection have: 32 to 64 bytes that only its owner may touch \
+        "what the application asks for",
+    ),
+    Variable::new(
+        SECRET_FILE,
+        "the file with the secret that both ends of every connection have: 32 to 64 bytes that only its owner may touch \
                   (`(umask 077; openssl rand -hex 32 >job.secret)`). Connections are authenticated then, or encrypted if FABRIC_SECURITY says so",
-        default: "none; an application's own secret goes before",
-    },
-    Variable {
-        name: Cow::Borrowed(IDENTITY_FILE),
-        meaning: "the file with this process's private key and its certificates (PEM), which only its owner may touch. Connections \
+        "none; an application's own secret goes before",
+    ),
+    Variable::new(
+        IDENTITY_FILE,
+        "the file with this process's private key and its certificates (PEM), which only its owner may touch. Connections \
                   are encrypted then, and both ends prove who they are. FABRIC_TRUSTED_FILE has to be there, too",
-        default: "none; an application's own identity goes before",
-    },
-    Variable {
-        name: Cow::Borrowed(TRUSTED_FILE),
-        meaning: "the file with the certificates (PEM) of the authorities whose members are let in, which only its owner may write to",
-        default: "none; it takes FABRIC_IDENTITY_FILE",
-    },
+        "none; an application's own identity goes before",
+    ),
+    Variable::new(
+        TRUSTED_FILE,
+        "the file with the certificates (PEM) of the authorities whose members are let in, which only its owner may write to",
+        "none; it takes FABRIC_IDENTITY_FILE",
+    ),
 ];
 
 const PROVIDER: &str = "FABRIC_PROVIDER";
@@ -81,16 +68,6 @@ const CONNECT_TIMEOUT: &str = "FABRIC_CONNECT_TIMEOUT_MS";
 const LIVENESS: &str = "FABRIC_LIVENESS_S";
 const STALL: &str = "FABRIC_STALL_S";
 const SECURITY: &str = "FABRIC_SECURITY";
-
-impl Variable {
-    /// The one that sets `setting` of `provider`.
-    pub(crate) fn of(provider: &str, setting: &Setting) -> Self {
-        let word =
-            |text: &str| text.to_ascii_uppercase().replace(|c| !char::is_alphanumeric(c), "_");
-        let name = format!("FABRIC_{}_{}", word(provider), word(setting.name));
-        Variable { name: name.into(), meaning: setting.meaning, default: setting.default }
-    }
-}
 
 /// The value of a variable of this process.
 pub(crate) fn value(name: &str) -> Option<String> {
@@ -223,6 +200,8 @@ fn number(
 
 #[cfg(test)]
 mod tests {
+    use fabric_core::Setting;
+
     use super::*;
 
     fn with(name: &'static str, value: &'static str) -> Result<Settings> {

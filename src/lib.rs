@@ -161,8 +161,8 @@ pub use datagram::{AddressHandle, DatagramEndpoint};
 pub use domain::Domain;
 pub use element::AtomicElement;
 pub use endpoint::Endpoint;
-pub use env::Variable;
 pub use eq::EventQueue;
+pub use fabric_core::Variable;
 pub use fabric_core::info::{MAX_ACCEPT_DATA, MAX_CONNECT_DATA, MAX_REJECT_DATA, MIN_INJECT};
 pub use fabric_core::{
     Access, Armed, AtomicOp, AtomicScalar, AtomicScope, AtomicType, AtomicValue, Capabilities,

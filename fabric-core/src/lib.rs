@@ -6,7 +6,7 @@
 //! - the traits a provider implements: [`provider`] (factories), [`ops`] and [`datagram`] (data path); [`dyn_provider`]: any
 //!   provider by one type;
 //! - the plain types they speak: [`work`], [`completion`], [`event`], [`attr`], [`info`], [`path`], [`remote`],
-//!   [`datagram_address`], [`setting`];
+//!   [`datagram_address`], [`setting`], [`variable`];
 //! - the shared rules: [`hints`] (capability match), [`access`], [`state`], [`atomic`] (the matrix and its arithmetic),
 //!   [`memory`] (the one way to touch region bytes).
 
@@ -33,6 +33,7 @@ pub mod security;
 pub mod setting;
 pub mod state;
 pub mod token;
+pub mod variable;
 pub mod work;
 
 pub use access::Access;
@@ -57,4 +58,5 @@ pub use security::{IDENTITY_FILE, Identity, SECRET_FILE, Secret, Security, TRUST
 pub use setting::Setting;
 pub use state::{DisconnectReason, EndpointState};
 pub use token::{Side, Token};
+pub use variable::Variable;
 pub use work::{Posted, RecvWork, RemoteAddr, Segment, SendFlags, SendOp, SendWork};

@@ -176,6 +176,7 @@ impl Board {
     /// `RankLost` and `RankLeft`: it is not open, and never will be.
     pub(crate) fn pass(&mut self, name: &str, round: u32, rank: u32) -> Result<bool> {
         let place = (name.to_owned(), round);
+        let is_whole = self.check_lost();
         let Some(gate) = self.gates.get_mut(&place) else { return Ok(false) };
         if gate.arrived.len() == self.size as usize {
             gate.passed.insert(rank);
@@ -184,9 +185,7 @@ impl Board {
             }
             return Ok(true);
         }
-        if let Some(rank) = self.first_lost {
-            return Err(ExchangeError::RankLost { rank });
-        }
+        is_whole?;
         let without = self.left.difference(&gate.arrived).next();
         without.map_or(Ok(false), |rank| Err(ExchangeError::RankLeft { rank: *rank }))
     }

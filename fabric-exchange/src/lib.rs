@@ -70,13 +70,13 @@ mod server;
 mod stored;
 mod wire;
 
-pub use fabric_core::{SECRET_FILE, Secret};
+pub use fabric_core::{SECRET_FILE, Secret, Variable};
 
 pub use error::{ExchangeError, MissingRanks, Result};
 pub use exchange::Exchange;
 pub use in_process::InProcess;
 pub use job::{Job, MAX_JOB_NAME_BYTES, MAX_KEY_BYTES, MAX_RANKS, Membership};
-pub use launch::{Launch, LaunchVariable};
+pub use launch::Launch;
 pub use limits::Limits;
 pub use rendezvous::{DEFAULT_PORT, JoinOptions, Rendezvous};
 pub use server::{RunningServer, Server, ServerOptions};

@@ -1,6 +1,6 @@
 //! Which of a device's addresses to use.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use fabric_core::error::{Error, Failure, Result};
@@ -36,20 +36,33 @@ pub fn source_addr(info: &Info, to: SocketAddr, source: Option<IpAddr>) -> Resul
     own.ok_or_else(|| Error::Unreachable(not_here("connect", info, to)))
 }
 
+/// The unspecified address of the same family.
+pub fn unspecified(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
+/// The address of this host by which its packets leave for another one, as the routing table has it. Nothing is sent.
+///
+/// # Errors
+/// There is no way there; or the kernel cannot be asked, for want of descriptors for example.
+pub fn leaves_by(to: IpAddr) -> io::Result<IpAddr> {
+    let socket = UdpSocket::bind((unspecified(to), 0))?;
+    socket.connect((to, 9))?;
+    Ok(socket.local_addr()?.ip())
+}
+
 /// Orders the addresses of a host by how likely peers elsewhere reach it there: first those by which its packets leave for a network
 /// far away, as the routing table has it, last the loopback. Programs listen at the first one unless they choose.
 pub fn outward_first(addresses: &mut [IpAddr]) {
-    // Of documentation (RFC 5737, RFC 3849): no route is for them alone. Nothing is sent.
-    let far: [(IpAddr, IpAddr); 2] = [
-        (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(198, 51, 100, 1).into()),
-        (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into()),
+    // Of documentation (RFC 5737, RFC 3849): no route is for them alone.
+    let far: [IpAddr; 2] = [
+        Ipv4Addr::new(198, 51, 100, 1).into(),
+        Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(),
     ];
-    let leaves_by = |(any, to)| {
-        let socket = UdpSocket::bind((any, 0)).ok()?;
-        socket.connect((to, 9)).ok()?;
-        Some(socket.local_addr().ok()?.ip())
-    };
-    let outward = far.map(leaves_by);
+    let outward = far.map(|to| leaves_by(to).ok());
     addresses.sort_by_key(|ip| (ip.is_loopback(), !outward.contains(&Some(*ip))));
 }
 

@@ -4,9 +4,10 @@
 //! its address; a connecting socket by its own and the one that it connects to, so that both ends know both.
 
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use fabric_util::route::leaves_by;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 /// In front of all names.
@@ -47,14 +48,6 @@ fn name(what: std::fmt::Arguments<'_>) -> io::Result<SockAddr> {
     SockAddr::unix(format!("\0{PREFIX}{what}"))
 }
 
-/// The unspecified address of the same family: that of a listener for all.
-pub(crate) fn unspecified(ip: IpAddr) -> IpAddr {
-    match ip {
-        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    }
-}
-
 /// Whether this host has the address.
 ///
 /// # Errors
@@ -70,18 +63,11 @@ pub(crate) fn is_here(ip: IpAddr) -> io::Result<bool> {
         Err(error) => return Err(error),
     }
     // unless it is set to let them have any (ip_nonlocal_bind).
-    if is_own_source(ip).unwrap_or(false) {
+    if leaves_by(ip).is_ok_and(|by| by == ip) {
         return Ok(true);
     }
     // An interface's second address is reached from its first.
     Ok(if_addrs::get_if_addrs()?.iter().any(|interface| interface.ip() == ip))
-}
-
-/// Whether this host reaches the address from the address itself. It sends nothing.
-fn is_own_source(ip: IpAddr) -> io::Result<bool> {
-    let socket = UdpSocket::bind((unspecified(ip), 0))?;
-    socket.connect((ip, 9))?;
-    Ok(socket.local_addr()?.ip() == ip)
 }
 
 /// A TCP socket that has the address and does nothing: the kernel finds a free port, and gives it to no other listener, of
@@ -129,6 +115,10 @@ pub(crate) fn bind_initiator(
 #[cfg(all(test, not(loom)))]
 #[allow(clippy::unwrap_used)] // helpers of tests, which clippy does not take for tests
 mod tests {
+    use std::net::Ipv4Addr;
+
+    use fabric_util::route::unspecified;
+
     use super::*;
 
     fn addr(text: &str) -> SocketAddr {

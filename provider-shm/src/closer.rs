@@ -94,13 +94,13 @@ impl Drop for SocketEnd {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
+pub(crate) mod tests {
     use std::sync::mpsc;
 
     use super::*;
 
     /// Sleeps as it is dropped, until the other end is gone.
-    struct Sleeps(mpsc::Receiver<()>);
+    pub(crate) struct Sleeps(pub(crate) mpsc::Receiver<()>);
 
     impl Drop for Sleeps {
         fn drop(&mut self) {

@@ -168,6 +168,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use super::*;
+    use crate::closer::tests::Sleeps;
     use crate::ring::Rings;
 
     fn pair() -> (UnixStream, UnixStream) {
@@ -271,12 +272,6 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore)] // sockets
     fn files_wait_for_a_closer_that_is_behind() {
-        struct Sleeps(std::sync::mpsc::Receiver<()>);
-        impl Drop for Sleeps {
-            fn drop(&mut self) {
-                let _ = self.0.recv();
-            }
-        }
         let (closer, (wakes, sleeps)) = (Arc::new(Closer::default()), std::sync::mpsc::channel());
         closer.close(Sleeps(sleeps));
         let (one, other) = pair();

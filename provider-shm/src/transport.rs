@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use fabric_core::{EndpointAttr, EndpointId, RemoteAddr, Segment, SendOp};
+use fabric_util::route::unspecified;
 use fabric_util::sockets::{Accepted, Shared, SocketTransport};
 use fabric_util::stats::Stats;
 use fabric_util::stream::{IoVec, Reached, Transport};
@@ -44,7 +45,7 @@ pub struct ShmTransport {
 
 /// Connects to the listener at the address, else to the one for all addresses. `WouldBlock`: it has no room for one more.
 pub(crate) fn dial(socket: &Socket, to: SocketAddr) -> io::Result<()> {
-    let all = SocketAddr::new(address::unspecified(to.ip()), to.port());
+    let all = SocketAddr::new(unspecified(to.ip()), to.port());
     match socket.connect(&address::listener(to)?) {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
             socket.connect(&address::listener(all)?)

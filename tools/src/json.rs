@@ -108,7 +108,7 @@ fn offer(info: &Info) -> Offer<'_> {
 }
 
 pub(crate) fn variables() -> String {
-    let variable = |variable: variables::Described| Variable {
+    let variable = |variable: fabric::Variable| Variable {
         value: variables::value(&variable.name),
         name: variable.name,
         meaning: variable.meaning,

@@ -1,8 +1,6 @@
 //! `fabric info --env`.
 
-use std::borrow::Cow;
-
-use fabric::Catalog;
+use fabric::{Catalog, Variable};
 use fabric_exchange::Launch;
 
 use crate::report::{FAINT, HEAD};
@@ -13,25 +11,9 @@ pub(crate) fn value(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
-/// A variable: its name, what it means, and what holds without it.
-pub(crate) struct Described {
-    pub(crate) name: Cow<'static, str>,
-    pub(crate) meaning: &'static str,
-    pub(crate) default: &'static str,
-}
-
 /// Those of the library and its providers, then those of jobs.
-pub(crate) fn all() -> impl Iterator<Item = Described> {
-    let library = Catalog::builtin().variables().into_iter().map(|of| Described {
-        name: of.name,
-        meaning: of.meaning,
-        default: of.default,
-    });
-    library.chain(Launch::VARIABLES.map(|of| Described {
-        name: of.name.into(),
-        meaning: of.meaning,
-        default: of.default,
-    }))
+pub(crate) fn all() -> impl Iterator<Item = Variable> {
+    Catalog::builtin().variables().into_iter().chain(Launch::VARIABLES)
 }
 
 /// Every variable with meaning, default and present value.

@@ -169,7 +169,7 @@ fn variables_are_shown_even_when_one_is_wrong() {
         assert!(out.contains(&*variable.name) && out.contains(variable.default), "{out}");
     }
     for variable in fabric_exchange::Launch::VARIABLES {
-        assert!(out.contains(variable.name) && out.contains(variable.default), "{out}");
+        assert!(out.contains(&*variable.name) && out.contains(variable.default), "{out}");
     }
     assert!(out.contains("value    soon") && out.contains("not set"), "{out}");
     assert_eq!(output.status.code(), Some(2));

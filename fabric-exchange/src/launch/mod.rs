@@ -6,12 +6,13 @@ mod variables;
 
 use std::fmt;
 
+use fabric_core::Variable;
+
 use crate::error::Result;
 use crate::exchange::Exchange;
 use crate::job::{Job, Membership};
 use crate::rendezvous::{JoinOptions, Rendezvous};
 use launchers::{Word, words};
-pub use own::LaunchVariable;
 use variables::{Found, Variables, invalid};
 
 /// What this process was started as.
@@ -53,7 +54,7 @@ const RESTART_BITS: u32 = 32;
 
 impl Launch {
     /// Our own variables, with what they mean: what `fabric info --env` shows of jobs.
-    pub const VARIABLES: [LaunchVariable; 6] = own::ALL;
+    pub const VARIABLES: [Variable; 6] = own::ALL;
 
     /// From the environment of this process.
     ///
