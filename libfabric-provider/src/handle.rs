@@ -92,16 +92,72 @@ pub(crate) unsafe fn of_fid<'a, T: Object>(handle: *mut Fid) -> Result<&'a Arc<T
     if is_one { unsafe { object::<T>(handle.cast()) } } else { Err(Errno::INVALID) }
 }
 
-/// Ends a handle, and gives what was behind it; `FI_EBUSY` while other objects use that.
+/// Ends a handle and what is behind it; `FI_EBUSY` while other objects use that. `end` comes first: the address, by which other
+/// objects know the handle, is not another one's before.
 ///
 /// # Safety
 /// As of [`of_fid`]; if this is `Ok`, the handle is not used again.
-pub(crate) unsafe fn close<T: Object>(handle: *mut Fid) -> Result<Arc<T>, Errno> {
+pub(crate) unsafe fn close<T: Object>(
+    handle: *mut Fid,
+    end: impl FnOnce(&T) -> Result<(), Errno>,
+) -> Result<(), Errno> {
     // SAFETY: the caller's promise.
     let object = unsafe { of_fid::<T>(handle)? };
     if Arc::strong_count(object) > 1 {
         return Err(Errno::BUSY);
     }
+    end(object)?;
     // SAFETY: it was made by `open`, is a `T`'s, and is not used again.
-    Ok(unsafe { Box::from_raw(handle.cast::<Handle<T>>()) }.object)
+    drop(unsafe { Box::from_raw(handle.cast::<Handle<T>>()) });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::{handle_ops, no_bind, no_control};
+
+    struct Plain;
+
+    // SAFETY: its structure is a fid, and no other object has this class.
+    unsafe impl Object for Plain {
+        type C = Fid;
+        const CLASS: usize = usize::MAX;
+    }
+
+    unsafe extern "C" fn no_close(_: *mut Fid) -> std::ffi::c_int {
+        -libc::ENOSYS
+    }
+
+    static OPS: Ops = handle_ops(no_close, no_bind, no_control);
+
+    fn open_one() -> *mut Fid {
+        open(Arc::new(Plain), |_| fid::<Plain>(std::ptr::null_mut(), &OPS))
+    }
+
+    #[test]
+    fn an_address_is_no_others_before_its_handle_has_ended() {
+        let first = open_one();
+        let end = |_: &Plain| {
+            let second = open_one();
+            assert_ne!(first, second);
+            // SAFETY: it is of `open`, and not used again.
+            unsafe { close::<Plain>(second, |_| Ok(())) }
+        };
+        // SAFETY: as above.
+        unsafe { close::<Plain>(first, end).unwrap() };
+    }
+
+    #[test]
+    fn what_does_not_end_stays() {
+        let one = open_one();
+        // SAFETY: it is of `open`, and closed once.
+        unsafe {
+            assert_eq!(close::<Plain>(one, |_| Err(Errno::BUSY)), Err(Errno::BUSY));
+            let other = object::<Plain>(one).unwrap().clone();
+            assert_eq!(close::<Plain>(one, |_| Ok(())), Err(Errno::BUSY));
+            drop(other);
+            assert_eq!(close::<Plain>(one, |_| Ok(())), Ok(()));
+        }
+    }
 }

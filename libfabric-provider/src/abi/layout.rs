@@ -135,7 +135,7 @@ fn transfers() -> Vec<Place> {
             msg_iov, desc, iov_count, addr, rma_iov, rma_iov_count, datatype, op, context, data,
         }
         "struct fi_mr_attr" FiMrAttr {
-            mr_iov, iov_count, access, offset, requested_key, context, auth_key_size, auth_key, iface,
+            mr_iov, iov_count, access, offset, requested_key, context, auth_key_size, auth_key,
         }
     }
 }

@@ -43,7 +43,7 @@ pub(crate) struct FiMsgRma {
     pub(crate) data: u64,
 }
 
-/// `struct fi_mr_attr`, up to what kind of memory it is.
+/// `struct fi_mr_attr`, up to what kind of memory it is: that counts with `FI_HMEM` only (`fi_mr(3)`), which is not offered.
 #[repr(C)]
 pub(crate) struct FiMrAttr {
     pub(crate) mr_iov: *const Iovec,
@@ -54,7 +54,6 @@ pub(crate) struct FiMrAttr {
     pub(crate) context: *mut c_void,
     pub(crate) auth_key_size: usize,
     pub(crate) auth_key: *mut u8,
-    pub(crate) iface: c_int,
 }
 
 /// `struct fi_msg_tagged`

@@ -56,7 +56,12 @@ pub(super) unsafe extern "C" fn getname<E: AnyEndpoint>(
 pub(super) unsafe extern "C" fn close<E: AnyEndpoint>(handle: *mut Fid) -> c_int {
     entry(|| {
         // SAFETY: `fi_close`: a handle of this table, not used again.
-        unsafe { close_handle::<E>(handle)? }.end(Name::of(handle));
+        unsafe {
+            close_handle::<E>(handle, |endpoint| {
+                endpoint.end(Name::of(handle));
+                Ok(())
+            })?;
+        }
         Ok(0)
     })
 }

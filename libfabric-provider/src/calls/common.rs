@@ -20,8 +20,9 @@ use crate::objects::bound::{RX, TX};
 use crate::objects::devices::{Device, Fabric};
 use crate::objects::transfer::Transfers;
 
-/// From this version of the interface on, an error entry says how large its data is, and an application can give a buffer for it.
-pub(super) const API_WITH_DATA_SIZE: u32 = version(1, 5);
+/// From this version of the interface on, an error entry says how large its data is, and an application can give a buffer for it; and
+/// attributes of regions have keys of authorization.
+pub(super) const API_1_5: u32 = version(1, 5);
 
 /// The device that an info names.
 ///
@@ -114,7 +115,7 @@ pub(super) unsafe fn error_text(errno: c_int, to: *mut c_char, len: usize) -> *c
 pub(super) unsafe extern "C" fn close<T: Object>(handle: *mut Fid) -> c_int {
     entry(|| {
         // SAFETY: `fi_close`: a handle of this table, not used again.
-        unsafe { close_handle::<T>(handle)? };
+        unsafe { close_handle::<T>(handle, |_| Ok(()))? };
         Ok(0)
     })
 }

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 
-use super::common::{API_WITH_DATA_SIZE, close, error_text, wait_command};
+use super::common::{API_1_5, close, error_text, wait_command};
 use crate::abi::flags::{
     FI_AFFINITY, FI_CQ_COND_NONE, FI_CQ_COND_THRESHOLD, FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_DATA,
     FI_CQ_FORMAT_MSG, FI_CQ_FORMAT_TAGGED, FI_CQ_FORMAT_UNSPEC, FI_WAIT_FD, FI_WAIT_NONE,
@@ -178,7 +178,7 @@ unsafe extern "C" fn readerr(queue: *mut FidCq, to: *mut FiCqErrEntry, _flags: u
             (*to).olen = done.overflow;
             ((*to).err, (*to).prov_errno) = (errno.0, errno.0);
             // There is no data. A buffer that the application gives stays its own.
-            if queue.domain.fabric.version >= API_WITH_DATA_SIZE {
+            if queue.domain.fabric.version >= API_1_5 {
                 (*to).err_data_size = 0;
             }
         }

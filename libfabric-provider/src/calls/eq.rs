@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 
-use super::common::{API_WITH_DATA_SIZE, bytes, close, error_text, wait_command};
+use super::common::{API_1_5, bytes, close, error_text, wait_command};
 use crate::abi::flags::{
     FI_AFFINITY, FI_PEEK, FI_WAIT_FD, FI_WAIT_NONE, FI_WAIT_UNSPEC, FI_WAIT_YIELD, FI_WRITE,
 };
@@ -151,7 +151,7 @@ unsafe extern "C" fn readerr(events: *mut FidEq, to: *mut FiEqErrEntry, flags: u
         // SAFETY: a queue of ours, and as above.
         unsafe {
             let events = object::<Events>(events)?;
-            let is_given = events.version() >= API_WITH_DATA_SIZE && (*to).err_data_size > 0;
+            let is_given = events.version() >= API_1_5 && (*to).err_data_size > 0;
             events.read_error(flags & FI_PEEK != 0, |error| {
                 put(error);
                 put_data(&error.data, is_given, &mut *to);

@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
+use super::common::API_1_5;
 use crate::abi::flags::{FI_EBADFLAGS, FI_PROV_FLAGS};
 use crate::abi::{FiMrAttr, Fid, FidMr, Iovec, Ops, OpsMr};
 use crate::entry::{entry, handle_ops, no_bind, no_control};
@@ -92,31 +93,26 @@ unsafe extern "C" fn regattr(
     region: *mut *mut FidMr,
 ) -> c_int {
     entry(|| {
-        // SAFETY: `fi_mr(3)`: attributes with as many buffers as they say.
-        let attr = unsafe { attr.as_ref() }.ok_or(Errno::INVALID)?;
-        // Of memory of the system only: FI_HMEM is not offered.
-        if attr.iov_count != 1 || attr.iface != 0 || attr.auth_key_size != 0 {
-            return Err(Errno::INVALID);
+        // SAFETY: `fi_mr(3)`: attributes with as many buffers as they say, of the size that the application's version has.
+        unsafe {
+            if attr.is_null() {
+                return Err(Errno::INVALID);
+            }
+            let version = of_fid::<Domain>(domain)?.fabric.version;
+            let has_key = version >= API_1_5 && (*attr).auth_key_size != 0;
+            if (*attr).iov_count != 1 || has_key {
+                return Err(Errno::INVALID);
+            }
+            let buffer = *(*attr).mr_iov.as_ref().ok_or(Errno::INVALID)?;
+            register(domain, buffer, ((*attr).access, flags), region, (*attr).context)
         }
-        // SAFETY: as above.
-        let buffer = *unsafe { attr.mr_iov.as_ref() }.ok_or(Errno::INVALID)?;
-        // SAFETY: the arguments are the caller's.
-        unsafe { register(domain, buffer, (attr.access, flags), region, attr.context) }
     })
 }
 
 unsafe extern "C" fn close(handle: *mut Fid) -> c_int {
     entry(|| {
         // SAFETY: `fi_close`: a handle of this table, used again only if this fails.
-        unsafe {
-            let region = of_fid::<MemoryRegion>(handle)?;
-            // Receives that wait for their queue will want it.
-            if Arc::strong_count(region) > 1 {
-                return Err(Errno::BUSY);
-            }
-            region.end()?;
-            close_handle::<MemoryRegion>(handle)?;
-        }
+        unsafe { close_handle::<MemoryRegion>(handle, MemoryRegion::end)? };
         Ok(0)
     })
 }

@@ -65,9 +65,10 @@ impl Local {
             // SAFETY: the caller's promise. A descriptor is the region's handle.
             unsafe {
                 let Iovec { iov_base, iov_len } = *self.buffers.add(at);
-                let no_descriptors = !takes_descriptors || self.descriptors.is_null();
+                // That of no bytes may be anything (fi_msg(3)).
+                let is_ignored = !takes_descriptors || iov_len == 0 || self.descriptors.is_null();
                 let descriptor =
-                    if no_descriptors { std::ptr::null_mut() } else { *self.descriptors.add(at) };
+                    if is_ignored { std::ptr::null_mut() } else { *self.descriptors.add(at) };
                 let region = match descriptor.is_null() {
                     true => None,
                     false => Some(object::<MemoryRegion>(descriptor.cast())?),
@@ -112,12 +113,19 @@ pub(super) unsafe fn transmit<E: Transfers>(
     if unsafe { local.len() }.map_or(true, |len| len > endpoint.inject_size()) {
         return Err(Errno(libc::EMSGSIZE));
     }
+    // SAFETY: the caller's promise.
+    let bytes_of = |buffer: &Buffer<'_>| unsafe { bytes(buffer.address as *const _, buffer.len) };
     let mut copy = SmallVec::<[u8; 256]>::new();
-    for buffer in &buffers {
-        // SAFETY: the caller's promise.
-        copy.extend_from_slice(unsafe { bytes(buffer.address as *const c_void, buffer.len)? });
-    }
-    endpoint.transmit(kind, Transmit::Bytes(&copy), options)?;
+    let all = match &buffers[..] {
+        [one] => bytes_of(one)?,
+        more => {
+            for buffer in more {
+                copy.extend_from_slice(bytes_of(buffer)?);
+            }
+            &copy[..]
+        }
+    };
+    endpoint.transmit(kind, Transmit::Bytes(all), options)?;
     Ok(0)
 }
 

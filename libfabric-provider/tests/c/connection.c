@@ -261,6 +261,10 @@ static void shared_contexts(void) {
     listen_at(&pair, address);
     void *desc = fi_mr_desc(pair.far);
     NEEDS(fi_srx_context(pair.domain, pair.info->rx_attr, &srx, NULL));
+    /* For no bytes, what names a region is not looked at. */
+    GIVES(fi_recv(srx, NULL, 0, (void *)64, 0, NULL), 0);
+    GIVES(fi_close(&srx->fid), 0);
+    NEEDS(fi_srx_context(pair.domain, pair.info->rx_attr, &srx, NULL));
     NEEDS(fi_stx_context(pair.domain, pair.info->tx_attr, &stx, NULL));
     GIVES(fi_send(srx, far, 8, desc, 0, NULL), -FI_ENOSYS);
     GIVES(fi_connect(srx, address, NULL, 0), -FI_ENOSYS);
