@@ -8,7 +8,7 @@ use super::rdm::open_rdm;
 use super::{any_ep, cm, msg, options, refusals, rma};
 use crate::abi::flags::{FI_EP_RDM, FI_RX_CQ_DATA};
 use crate::abi::{FiInfo, FidDomain, FidEp, Ops};
-use crate::discovery::{address, default_depth};
+use crate::discovery::{RDM_INJECT, address, default_depth};
 use crate::entry::{entry, handle_ops};
 use crate::errno::Errno;
 use crate::handle::{Name, fid, object, open};
@@ -37,7 +37,7 @@ pub(super) unsafe extern "C" fn open_endpoint(
             let info = info.as_ref().ok_or(Errno::INVALID)?;
             let wishes = wishes(domain, info)?;
             if info.ep_attr.as_ref().is_some_and(|attr| attr.kind == FI_EP_RDM) {
-                *place = open_rdm(domain, wishes, context);
+                *place = open_rdm(domain, wishes, context)?;
                 return Ok(0);
             }
             let endpoint = Arc::new(MessageEndpoint::new(domain, wishes));
@@ -66,7 +66,7 @@ unsafe fn wishes(domain: &Arc<Domain>, info: &FiInfo) -> Result<Wishes, Errno> {
     let mut wishes = Wishes {
         depths: [default_depth(limits.send_depth), default_depth(limits.recv_depth)],
         segments: [1, 1],
-        inject: limits.inject,
+        inject: limits.inject.min(RDM_INJECT),
         caps: info.caps,
         order: 0,
         writes_data: info.mode & FI_RX_CQ_DATA != 0,

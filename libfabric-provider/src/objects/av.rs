@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use super::domain::Domain;
@@ -25,6 +26,8 @@ pub(crate) trait AddressUser: Send + Sync {
 pub(crate) struct AddressVector {
     pub(crate) domain: Arc<Domain>,
     state: Mutex<AvState>,
+    /// Addresses that were inserted, ever.
+    inserts: AtomicU64,
 }
 
 #[derive(Default)]
@@ -49,7 +52,11 @@ unsafe impl Object for AddressVector {
 
 impl AddressVector {
     pub(crate) fn new(domain: &Arc<Domain>) -> Self {
-        AddressVector { domain: domain.clone(), state: Mutex::default() }
+        AddressVector {
+            domain: domain.clone(),
+            state: Mutex::default(),
+            inserts: AtomicU64::new(0),
+        }
     }
 
     pub(crate) fn add_user(&self, user: Weak<dyn AddressUser>) {
@@ -84,6 +91,7 @@ impl AddressVector {
             }
         };
         numbers.insert(address, number);
+        self.inserts.fetch_add(1, Ordering::Release);
         Ok(number as u64)
     }
 
@@ -112,6 +120,12 @@ impl AddressVector {
         let state = lock(&self.state);
         let entry = state.entries.get(at).and_then(Option::as_ref);
         entry.map(|entry| entry.address).ok_or(Errno::INVALID)
+    }
+
+    /// Changes with each address that was not there.
+    #[inline]
+    pub(crate) fn inserts(&self) -> u64 {
+        self.inserts.load(Ordering::Acquire)
     }
 
     /// The number of an address, if it is there.

@@ -69,6 +69,24 @@ struct CompletionState {
     idle: Idle,
 }
 
+impl CompletionState {
+    /// Whether nothing waits where completions come from; then the next one makes a descriptor of those readable.
+    fn arm(&self, manual: bool) -> Result<bool, Errno> {
+        for part in &self.parts {
+            let queue = &part.queue;
+            if (if manual { queue.arm_manual()? } else { queue.arm()? }) == Armed::Ready {
+                return Ok(false);
+            }
+        }
+        for feed in &self.feeds {
+            if feed.arm()? == Armed::Ready {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
 /// What others than the reader have found.
 #[derive(Default)]
 struct Inbox {
@@ -290,10 +308,11 @@ impl Completions {
         self.empty_inbox(&mut state.ready);
         // A program that sleeps has every read look, and reads until it has found nothing.
         let looks = state.idle.is_worth_a_look() || self.wait.is_some();
-        if looks && state.ready.is_empty() && !state.parts.is_empty() {
-            self.take(&mut state)?;
-        }
         if looks && state.ready.is_empty() {
+            if !state.parts.is_empty() {
+                self.take(&mut state)?;
+            }
+            // Whatever was there: endpoints of one kind do not keep those of the other waiting.
             self.feed(&mut state)?;
         }
         Ok(state)
@@ -377,33 +396,29 @@ impl Completions {
             }
             return Ok(false);
         }
-        for part in &state.parts {
-            let queue = &part.queue;
-            if (if manual { queue.arm_manual()? } else { queue.arm()? }) == Armed::Ready {
-                return Ok(false);
-            }
-        }
-        for feed in &state.feeds {
-            if feed.arm()? == Armed::Ready {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        state.arm(manual)
     }
 
-    /// Sleeps after `arm`, until a completion may be there, the time has come, or the thread is signaled: whether it was.
-    pub(crate) fn sleep(&self, until: Option<Instant>) -> Result<bool, Errno> {
-        if let Some(wait) = &self.wait {
-            return wait.sleep(until);
+    /// Sleeps until more may have come to one of these queues than what is here already, the time has come, or the thread is
+    /// signaled.
+    pub(crate) fn sleep_for_more(queues: &[Arc<Completions>], until: Instant) -> Result<(), Errno> {
+        let (mut parts, mut feeds) = (Vec::new(), Vec::new());
+        let mut is_armed = true;
+        for queue in queues {
+            let state = lock(&queue.state);
+            is_armed &= state.arm(true)?;
+            parts.extend(state.parts.iter().cloned());
+            feeds.extend(state.feeds.iter().cloned());
         }
-        let state = lock(&self.state);
-        let (parts, feeds) = (state.parts.clone(), state.feeds.clone());
-        drop(state);
+        if !is_armed && queues.iter().all(|queue| queue.room() > 0) {
+            return Ok(());
+        }
         let parts = parts.iter().map(|part| Ok(part.queue.as_fd()));
-        let fds = parts.chain(feeds.iter().map(|feed| feed.descriptor()));
+        // One that is full leaves where it comes from what it has no place for.
+        let fds = parts.chain(feeds.iter().map(|feed| feed.descriptor())).filter(|_| is_armed);
         let polled = |fd: Result<_, Errno>| Ok(PollFd::from_borrowed_fd(fd?, PollFlags::IN));
         let mut fds = fds.map(polled).collect::<Result<Vec<_>, Errno>>()?;
-        sleep_on(&mut fds, until)
+        sleep_on(&mut fds, Some(until)).map(drop)
     }
 
     /// Ends the sleep of a thread, or the next one.

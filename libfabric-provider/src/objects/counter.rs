@@ -1,8 +1,10 @@
 //! Counters: completions, counted when they are taken from the queues of ours. A read takes them.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
+
+use smallvec::SmallVec;
 
 use super::completions::Completions;
 use super::domain::Domain;
@@ -20,7 +22,7 @@ const TICK: Duration = Duration::from_millis(1);
 pub(crate) struct Counter {
     pub(crate) count: Arc<Count>,
     /// Where its completions come from.
-    sources: Mutex<Vec<Arc<Completions>>>,
+    sources: Mutex<Vec<Weak<Completions>>>,
     _domain: Arc<Domain>,
 }
 
@@ -37,25 +39,47 @@ impl Counter {
 
     pub(crate) fn add_source(&self, queue: &Arc<Completions>) {
         let mut sources = lock(&self.sources);
-        if !sources.iter().any(|known| Arc::ptr_eq(known, queue)) {
-            sources.push(queue.clone());
+        sources.retain(|known| known.strong_count() > 0);
+        let queue = Arc::downgrade(queue);
+        if !sources.iter().any(|known| known.ptr_eq(&queue)) {
+            sources.push(queue);
         }
     }
 
-    /// Its two numbers: of operations that ended well, and of others.
-    pub(crate) fn read(&self) -> Result<(u64, u64), Errno> {
-        for source in lock(&self.sources).iter() {
-            source.drain()?;
+    fn sources(&self) -> SmallVec<[Arc<Completions>; 2]> {
+        lock(&self.sources).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Counts what has come, as far as it can be looked for.
+    fn look(&self) -> Result<(), Errno> {
+        let mut looked = Ok(());
+        for source in self.sources() {
+            looked = looked.and(source.drain());
         }
+        looked
+    }
+
+    /// Its two numbers: of operations that ended well, and of others.
+    fn values(&self) -> (u64, u64) {
         let Count { value, errors } = &*self.count;
-        Ok((value.load(Ordering::Acquire), errors.load(Ordering::Acquire)))
+        (value.load(Ordering::Acquire), errors.load(Ordering::Acquire))
+    }
+
+    /// The same after a look. One that fails, as in a forked child, changes nothing of what was counted.
+    pub(crate) fn read(&self) -> (u64, u64) {
+        if let Err(errno) = self.look() {
+            log::debug!("a counter does not see all: {errno:?}");
+        }
+        self.values()
     }
 
     /// Waits until it is at `threshold`, until the time has come, or for ever; `FI_EAVAIL` if an operation fails meanwhile.
     pub(crate) fn wait(&self, threshold: u64, until: Option<Instant>) -> Result<(), Errno> {
-        let (_, failed) = self.read()?;
+        self.look()?;
+        let (_, failed) = self.values();
         loop {
-            let (value, errors) = self.read()?;
+            self.look()?;
+            let (value, errors) = self.values();
             if value >= threshold {
                 return Ok(());
             }
@@ -67,13 +91,10 @@ impl Counter {
             }
             // One that an application adds to wakes nothing, and a queue that is full is not drained: it also looks from time to time.
             let tick = Instant::now() + TICK;
-            let until = until.map_or(tick, |until| until.min(tick));
-            let sources = lock(&self.sources).clone();
-            match &sources[..] {
-                [one] if one.arm(true)? => drop(one.sleep(Some(until))?),
-                [_] | [] => std::thread::sleep(TICK),
-                _ => std::thread::yield_now(),
-            }
+            Completions::sleep_for_more(
+                &self.sources(),
+                until.map_or(tick, |until| until.min(tick)),
+            )?;
         }
     }
 }

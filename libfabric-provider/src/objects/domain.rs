@@ -62,9 +62,7 @@ impl Queue {
         mut put: impl FnMut(usize, &Done),
     ) -> Result<usize, Errno> {
         // Without a wait object there is nothing to sleep on (fi_cq(3)).
-        if self.completions.wait().is_none() {
-            return Err(Errno::NOT_THERE);
-        }
+        let wait = self.completions.wait().ok_or(Errno::NOT_THERE)?;
         loop {
             match self.completions.read(count, &mut put) {
                 Err(Errno::AGAIN) if self.completions.take_signal() => return Err(Errno::AGAIN),
@@ -72,7 +70,7 @@ impl Queue {
                     return Err(Errno::AGAIN);
                 }
                 Err(Errno::AGAIN) if self.completions.arm(true)? => {
-                    if self.completions.sleep(until)? {
+                    if wait.sleep(until)? {
                         return self.completions.read(count, &mut put);
                     }
                 }

@@ -332,6 +332,9 @@ static void one_sided(struct end *a, struct end *b) {
     GIVES(old, 9);
     GIVES(fi_atomic(a->ep, &one, 2, NULL, a->peer, at, key, FI_UINT64, FI_SUM, NULL), -FI_EMSGSIZE);
     GIVES(fi_atomic(a->ep, &one, 0, NULL, a->peer, at, key, FI_UINT64, FI_SUM, NULL), -FI_EINVAL);
+    GIVES(fi_atomic(a->ep, NULL, 1, NULL, a->peer, at, key, FI_UINT64, FI_ATOMIC_WRITE, NULL), -FI_EINVAL);
+    GIVES(fi_compare_atomic(a->ep, &one, 1, NULL, NULL, NULL, &old, NULL, a->peer, at, key, FI_UINT64, FI_CSWAP, NULL),
+          -FI_EINVAL);
     GIVES(fi_fetch_atomic(a->ep, &one, 1, NULL, NULL, NULL, a->peer, at, key, FI_UINT64, FI_SUM, NULL), -FI_EINVAL);
     GIVES(fi_close(&mr->fid), 0);
     GIVES(fi_close(&words->fid), 0);

@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 
+use crate::abi::flags::op::FI_ATOMIC_READ;
 use crate::abi::flags::{FI_COMPARE_ATOMIC, FI_FETCH_ATOMIC, FI_MATCH_COMPLETE};
 use crate::abi::{FiAtomicAttr, FiIoc, FiMsgAtomic, FidDomain, FidEp, OpsAtomic};
 use crate::entry::entry;
@@ -132,7 +133,10 @@ unsafe fn post(
     unsafe {
         let endpoint = object::<RdmEndpoint>(endpoint)?;
         let size = endpoint.valid(form, call.op, call.datatype)?;
-        if form != Form::Base && elements.result.is_null() {
+        let lacks = (call.op != FI_ATOMIC_READ && elements.operand.is_null())
+            || (form != Form::Base && elements.result.is_null())
+            || (form == Form::Compare && elements.compare.is_null());
+        if lacks {
             return Err(Errno::INVALID);
         }
         let no_region = !endpoint.takes_descriptors() || elements.result_descriptor.is_null();

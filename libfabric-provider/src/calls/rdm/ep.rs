@@ -9,6 +9,7 @@ use crate::abi::flags::{FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV};
 use crate::abi::{Fid, FidEp, Ops, OpsEp};
 use crate::calls::common::option;
 use crate::calls::{any_ep, msg, refusals, rma};
+use crate::discovery::RDM_INJECT;
 use crate::entry::{entry, handle_ops, refused};
 use crate::errno::Errno;
 use crate::handle::{fid, of_fid, open};
@@ -38,8 +39,12 @@ pub(in crate::calls) fn open_rdm(
     domain: &Arc<Domain>,
     wishes: Wishes,
     context: *mut c_void,
-) -> *mut FidEp {
-    open(Arc::new(RdmEndpoint::new(domain, wishes)), |_| FidEp {
+) -> Result<*mut FidEp, Errno> {
+    // What is beyond that has no place, however often it is tried.
+    if wishes.inject > RDM_INJECT {
+        return Err(Errno::INVALID);
+    }
+    Ok(open(Arc::new(RdmEndpoint::new(domain, wishes)), |_| FidEp {
         fid: fid::<RdmEndpoint>(context, &FID_OPS),
         ops: &OPS,
         cm: &cm::CM,
@@ -48,7 +53,7 @@ pub(in crate::calls) fn open_rdm(
         tagged: &tagged::OPS,
         atomic: &atomic::OPS,
         collective: &refusals::COLLECTIVE,
-    })
+    }))
 }
 
 unsafe extern "C" fn cancel(handle: *mut Fid, context: *mut c_void) -> isize {

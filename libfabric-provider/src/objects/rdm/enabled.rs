@@ -107,7 +107,8 @@ impl RdmEnabled {
         let feed: Arc<dyn Feed> = enabled.clone();
         enabled.completions[TX].add_feed(feed.clone())?;
         if !enabled.has_one_queue() {
-            enabled.completions[RX].add_feed(feed)?;
+            let added = enabled.completions[RX].add_feed(feed.clone());
+            added.inspect_err(|_| enabled.completions[TX].remove_feed(&feed, enabled.id))?;
         }
         Ok(enabled)
     }
@@ -179,10 +180,23 @@ impl RdmEnabled {
             }
             Err(error) => {
                 table.remove(context);
+                drop(table);
                 self.give_back(&pending, 0);
-                Err(refused(error))
+                Err(self.refused(error))
             }
         }
+    }
+
+    /// What a post that was refused answers. A program that only injects has nothing to read: what has ended makes room all the same.
+    #[cold]
+    pub(super) fn refused(&self, error: PostError) -> Errno {
+        let errno = refused(error);
+        if errno == Errno::AGAIN
+            && let Err(why) = self.feed(None)
+        {
+            log::debug!("nothing is taken: {why:?}");
+        }
+        errno
     }
 
     /// What an operation had for its message is free; so many bytes of that have come.
@@ -352,8 +366,7 @@ fn fenced(order: u64) -> u64 {
     writes | atomics
 }
 
-/// What a post that was refused answers.
-pub(super) fn refused(error: PostError) -> Errno {
+fn refused(error: PostError) -> Errno {
     match error {
         PostError::Again(_) => Errno::AGAIN,
         PostError::PeerDown(cause) => {

@@ -6,7 +6,7 @@ use fabric::Access;
 use fabric_rdm::matching::Pattern;
 use fabric_rdm::{Peer, Recv, Send};
 
-use super::enabled::{RdmEnabled, refused};
+use super::enabled::RdmEnabled;
 use super::endpoint::RdmEndpoint;
 use super::memory::Memory;
 use super::pending::{Pending, Wants};
@@ -175,7 +175,7 @@ impl RdmEnabled {
         let copied = memory.as_ref().and_then(Memory::copied);
         if copied.is_none() && self.is_silent(wants, FI_SEND) {
             let send = send.unsignaled().context(marks::injected());
-            self.endpoint.post_send(peer, &send).map_err(refused)?;
+            self.endpoint.post_send(peer, &send).map_err(|error| self.refused(error))?;
         } else {
             let flags = FI_SEND | if tag.is_some() { FI_TAGGED } else { FI_MSG };
             let mut pending = Pending::new(options.context, flags, wants);

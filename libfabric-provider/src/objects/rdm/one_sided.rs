@@ -4,7 +4,7 @@ use fabric::{Access, Op};
 use fabric_rdm::Peer;
 
 use super::copies::Copied;
-use super::enabled::{RdmEnabled, refused};
+use super::enabled::RdmEnabled;
 use super::memory::Memory;
 use super::messages::DIRECT;
 use super::pending::{Pending, Wants};
@@ -80,7 +80,7 @@ impl RdmEnabled {
         }
         if copied.is_none() && self.is_silent(wants, flags & (FI_READ | FI_WRITE)) {
             let op = op.unsignaled().context(marks::injected());
-            self.endpoint.post(peer, &op).map_err(refused)?;
+            self.endpoint.post(peer, &op).map_err(|error| self.refused(error))?;
         } else {
             let mut pending = Pending::new(options.context, flags, wants);
             pending.copied = copied;

@@ -21,7 +21,15 @@ struct Known {
     /// By number.
     peers: Vec<Option<Peer>>,
     /// By the index of the peer.
-    numbers: Vec<Option<(Peer, u64)>>,
+    numbers: Vec<Option<(Peer, Number)>>,
+}
+
+/// What the address vector has of a peer.
+#[derive(Clone, Copy)]
+enum Number {
+    Is(u64),
+    /// Nothing, after so many inserts.
+    IsNot(u64),
 }
 
 fn put<T>(list: &mut Vec<Option<T>>, at: usize, value: T) {
@@ -35,7 +43,7 @@ impl Known {
     fn add(&mut self, number: u64, peer: Peer) {
         // An address vector has no more than fit the memory.
         put(&mut self.peers, number as usize, peer);
-        put(&mut self.numbers, peer.index() as usize, (peer, number));
+        put(&mut self.numbers, peer.index() as usize, (peer, Number::Is(number)));
     }
 }
 
@@ -70,7 +78,12 @@ impl PeerMap {
     pub(super) fn number(&self, endpoint: &Endpoint, peer: Peer) -> u64 {
         let known = read(&self.known).numbers.get(peer.index() as usize).copied().flatten();
         match known {
-            Some((known, number)) if known == peer => number,
+            Some((known, Number::Is(number))) if known == peer => number,
+            Some((known, Number::IsNot(inserts)))
+                if known == peer && inserts == self.vector.inserts() =>
+            {
+                FI_ADDR_UNSPEC
+            }
             _ => self.find(endpoint, peer),
         }
     }
@@ -79,9 +92,11 @@ impl PeerMap {
     #[cold]
     fn find(&self, endpoint: &Endpoint, peer: Peer) -> u64 {
         let mut known = write(&self.known);
+        let inserts = self.vector.inserts();
         let address = endpoint.address_of(peer).ok();
         let place: Option<SocketAddr> = address.and_then(|address| address.rails().next());
         let Some(number) = place.and_then(|place| self.vector.find(place)) else {
+            put(&mut known.numbers, peer.index() as usize, (peer, Number::IsNot(inserts)));
             return FI_ADDR_UNSPEC;
         };
         known.add(number, peer);
@@ -95,7 +110,13 @@ impl PeerMap {
         number: u64,
         place: SocketAddr,
     ) -> Option<Peer> {
-        let known = write(&self.known).peers.get_mut(number as usize).and_then(Option::take);
+        let mut all = write(&self.known);
+        let known = all.peers.get_mut(number as usize).and_then(Option::take);
+        // Another address may get the number before all of this peer's messages have been read.
+        if let Some(place) = known.and_then(|peer| all.numbers.get_mut(peer.index() as usize)) {
+            *place = None;
+        }
+        drop(all);
         // One that came by itself may not have been looked for since its address was inserted. To insert a peer finds it.
         let find = || endpoint.insert(&Address::of_listener(place).ok()?).ok();
         known.or_else(find)

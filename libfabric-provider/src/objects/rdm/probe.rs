@@ -119,8 +119,8 @@ impl RdmEnabled {
         let pending = Pending::new(context, probe.kind, probe.wants);
         let slice = memory.slice()?;
         let posted = self.post(pending, |key| claimed.receive(slice, key));
-        if posted.is_err() {
-            // It is claimed as before.
+        if posted.is_err_and(|errno| errno != Errno::BAD_STATE) {
+            // It is claimed as before. One whose peer is gone is no more.
             lock(&self.claims).insert(context, claimed);
         }
         posted
