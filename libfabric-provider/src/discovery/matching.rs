@@ -28,7 +28,7 @@ pub(crate) struct Terms {
     mr_mode: c_int,
 }
 
-const LIMITS: [Limit; 14] = [
+const LIMITS: [Limit; 17] = [
     Limit::Message,
     Limit::Inject,
     Limit::SendDepth,
@@ -43,6 +43,9 @@ const LIMITS: [Limit; 14] = [
     Limit::OrderReadAfterWrite,
     Limit::OrderWriteAfterRead,
     Limit::OrderWriteAfterWrite,
+    Limit::Counters,
+    Limit::Regions,
+    Limit::ErrorData,
 ];
 
 /// What the device offers to this request; `Err` says what it lacks.
@@ -147,9 +150,10 @@ fn modes(request: &Request, kind: EndpointKind, caps: u64) -> Result<(c_int, u64
         // Nothing has to be registered.
         needed = 0;
     }
-    let Some(asked) = request.mr_mode else { return Ok((needed, 0)) };
+    let asked =
+        request.mr_mode.unwrap_or(if request.version < API_WITH_MODES { 0 } else { needed });
     let takes_local =
-        asked & FI_MR_LOCAL != 0 || request.mode.is_some_and(|mode| mode & FI_LOCAL_MR != 0);
+        asked & FI_MR_LOCAL != 0 || request.mode.is_none_or(|mode| mode & FI_LOCAL_MR != 0);
     let is_old = request.version < API_WITH_MODES || asked & (FI_MR_BASIC | FI_MR_SCALABLE) != 0;
     if !is_old {
         return match needed & !asked {
@@ -247,7 +251,7 @@ pub(crate) fn build(
     };
     (domain.max_ep_stx_ctx, domain.max_ep_srx_ctx) =
         (sharing(Limit::SendContexts), sharing(Limit::ReceiveContexts));
-    (domain.cntr_cnt, domain.mr_cnt) = (device.limits.completion_queues, device.limits.regions);
+    (domain.cntr_cnt, domain.mr_cnt) = (value(Limit::Counters), value(Limit::Regions));
     domain.caps = COMMON_CAPS;
     set_text(&mut parts.fabric.name, FABRIC_NAME)?;
     // libfabric adds the provider's name itself.

@@ -182,5 +182,8 @@ fn limit(info: &Info, of: Limit) -> (usize, usize) {
         Limit::RemoteSegments | Limit::SendContexts | Limit::ReceiveContexts => (1, 1),
         Limit::MrSegments => (1, 1),
         Limit::CqDataSize => (CQ_DATA_SIZE, CQ_DATA_SIZE),
+        Limit::Counters => (limits.completion_queues, limits.completion_queues),
+        Limit::Regions => (limits.regions, limits.regions),
+        Limit::ErrorData => (0, 0),
     }
 }

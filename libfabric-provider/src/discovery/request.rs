@@ -62,6 +62,9 @@ pub(crate) enum Limit {
     OrderReadAfterWrite,
     OrderWriteAfterRead,
     OrderWriteAfterWrite,
+    Counters,
+    Regions,
+    ErrorData,
 }
 
 impl Request {
@@ -125,6 +128,9 @@ impl Request {
                 self.limits.extend([
                     (Limit::CqDataSize, domain.cq_data_size),
                     (Limit::MrSegments, domain.mr_iov_limit),
+                    (Limit::Counters, domain.cntr_cnt),
+                    (Limit::Regions, domain.mr_cnt),
+                    (Limit::ErrorData, domain.max_err_data),
                 ]);
             }
             if let Some(ep) = hints.ep_attr.as_ref() {

@@ -42,14 +42,13 @@ impl Bound {
         {
             return Err(Errno::INVALID);
         }
-        for (side, named) in [(TX, FI_SEND), (RX, FI_RECV)] {
-            if flags & named != 0 {
-                if self.queues[side].is_some() {
-                    return Err(Errno::INVALID);
-                }
-                self.queues[side] = Some(queue.clone());
-                self.is_selective[side] = flags & FI_SELECTIVE_COMPLETION != 0;
-            }
+        let named = || [(TX, FI_SEND), (RX, FI_RECV)].into_iter().filter(|one| flags & one.1 != 0);
+        if named().any(|(side, _)| self.queues[side].is_some()) {
+            return Err(Errno::INVALID);
+        }
+        for (side, _) in named() {
+            self.queues[side] = Some(queue.clone());
+            self.is_selective[side] = flags & FI_SELECTIVE_COMPLETION != 0;
         }
         Ok(())
     }
@@ -58,6 +57,9 @@ impl Bound {
         // What peers do to memory here is not known here.
         if flags & !Tally::ALL != 0 {
             return Err(Errno::NOT_THERE);
+        }
+        if flags == 0 {
+            return Err(Errno::INVALID);
         }
         self.tally.bind(&counter.count, flags)?;
         self.counters.push(counter.clone());

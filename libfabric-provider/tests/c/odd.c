@@ -37,7 +37,39 @@ static void of_the_provider(void) {
     asked = hints();
     asked->tx_attr->iov_limit = SIZE_MAX;
     GIVES(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, asked, &found), -FI_ENODATA);
+    asked->tx_attr->iov_limit = 0;
+    size_t *limits[] = {&asked->domain_attr->cntr_cnt, &asked->domain_attr->mr_cnt, &asked->domain_attr->max_err_data};
+    for (int at = 0; at < 3; at++) {
+        *limits[at] = SIZE_MAX;
+        GIVES(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, asked, &found), -FI_ENODATA);
+        *limits[at] = at < 2;
+    }
+    NEEDS(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, asked, &found));
+    fi_freeinfo(found);
     fi_freeinfo(asked);
+}
+
+/* A program of a version before 1.5 knows neither the bits of modes of registration nor keys of authorization. */
+static void of_old_programs(struct fi_info *info) {
+    struct fi_info *all = NULL, *one;
+    struct fid_fabric *fabric;
+    struct fid_domain *domain;
+    struct fid_mr *mr;
+    struct iovec part = {memory, 8};
+    struct fi_mr_attr attr = {.mr_iov = &part, .iov_count = 1, .access = FI_SEND, .auth_key_size = 4};
+    NEEDS(fi_getinfo(FI_VERSION(1, 4), NULL, NULL, 0, NULL, &all));
+    for (one = all; one; one = one->next)
+        if (!strcmp(one->fabric_attr->prov_name, PROVIDER)) GIVES(one->domain_attr->mr_mode, FI_MR_BASIC);
+    fi_freeinfo(all);
+    one = fi_dupinfo(info);
+    one->fabric_attr->api_version = FI_VERSION(1, 4);
+    NEEDS(fi_fabric(one->fabric_attr, &fabric, NULL));
+    NEEDS(fi_domain(fabric, one, &domain, NULL));
+    NEEDS(fi_mr_regattr(domain, &attr, 0, &mr));
+    GIVES(fi_close(&mr->fid), 0);
+    GIVES(fi_close(&domain->fid), 0);
+    GIVES(fi_close(&fabric->fid), 0);
+    fi_freeinfo(one);
 }
 
 static void of_event_queues(struct fid_fabric *fabric) {
@@ -175,6 +207,8 @@ static void of_regions(struct fid_domain *domain) {
     struct fi_mr_attr attr = {.mr_iov = parts, .iov_count = 1, .access = FI_SEND, .auth_key_size = 4};
     GIVES(fi_mr_regattr(domain, &attr, 0, &mr), -FI_EINVAL);
     attr.auth_key_size = 0;
+    /* What kind of memory it is counts with FI_HMEM only. */
+    attr.iface = FI_HMEM_CUDA;
     NEEDS(fi_mr_regattr(domain, &attr, 0, &mr));
     GIVES(fi_mr_bind(mr, &domain->fid, 0), -FI_ENOSYS);
     GIVES(fi_mr_enable(mr), -FI_ENOSYS);
@@ -258,9 +292,11 @@ static void of_endpoints(struct fid_fabric *fabric, struct fid_domain *domain, s
     GIVES(fi_ep_bind(ep, &cq->fid, FI_RECV | UNKNOWN), -FI_EINVAL);
     NEEDS(fi_ep_bind(ep, &eq->fid, 0));
     GIVES(fi_enable(ep), -FI_ENOCQ);
-    NEEDS(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT));
-    GIVES(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT), -FI_EINVAL);
     NEEDS(fi_ep_bind(ep, &cq->fid, FI_RECV));
+    GIVES(fi_ep_bind(ep, &cq->fid, FI_RECV), -FI_EINVAL);
+    GIVES(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV), -FI_EINVAL);
+    GIVES(fi_enable(ep), -FI_ENOCQ);
+    NEEDS(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT));
     NEEDS(fi_enable(ep));
     GIVES(fi_enable(ep), -FI_EOPBADSTATE);
     GIVES(fi_ep_bind(ep, &eq->fid, 0), -FI_EOPBADSTATE);
@@ -311,6 +347,7 @@ static void of_one_side(struct fid_fabric *fabric, struct fid_domain *domain) {
         for (int one = 0; one < 2; one++) {
             NEEDS(fi_cntr_open(domain, NULL, &counters[one], NULL));
             GIVES(fi_ep_bind(ep, &counters[one]->fid, FI_REMOTE_READ), -FI_ENOSYS);
+            GIVES(fi_ep_bind(ep, &counters[one]->fid, 0), -FI_EINVAL);
         }
         GIVES(fi_enable(ep), -FI_ENOCQ);
         NEEDS(fi_ep_bind(ep, &cq->fid, at == 1 ? FI_RECV : FI_TRANSMIT));
@@ -363,6 +400,7 @@ int main(int count, char **arguments) {
     NEEDS(fi_fabric(info->fabric_attr, &fabric, NULL));
     GIVES(fi_domain(fabric, NULL, &domain, NULL), -FI_EINVAL);
     NEEDS(fi_domain(fabric, info, &domain, NULL));
+    of_old_programs(info);
     of_event_queues(fabric);
     of_completion_queues(fabric, domain);
     of_counters(domain);
