@@ -400,6 +400,37 @@ static void killed(void) {
     fi_freeinfo(pair.info);
 }
 
+/* A look at the queue of endpoints of both kinds finds completions of both: a busy one does not keep the other waiting. */
+static void of_both_kinds(void) {
+    struct pair pair;
+    struct fi_info *info = info_of(FI_EP_RDM);
+    struct fi_cq_data_entry entries[8];
+    struct fid_ep *ep;
+    struct fid_av *av;
+    char name[64];
+    size_t len = sizeof name;
+    fi_addr_t self;
+    connect_pair(&pair);
+    NEEDS(fi_av_open(pair.domain, NULL, &av, NULL));
+    NEEDS(fi_endpoint(pair.domain, info, &ep, NULL));
+    NEEDS(fi_ep_bind(ep, &av->fid, 0));
+    NEEDS(fi_ep_bind(ep, &pair.a.cq->fid, FI_TRANSMIT | FI_RECV));
+    NEEDS(fi_enable(ep));
+    NEEDS(fi_getname(&ep->fid, name, &len));
+    GIVES(fi_av_insert(av, name, 1, &self, 0, NULL), 1);
+    GIVES(fi_recv(ep, far, 8, NULL, FI_ADDR_UNSPEC, NULL), 0);
+    GIVES(fi_send(ep, near, 8, NULL, self, NULL), 0);
+    GIVES(fi_recv(pair.b.ep, far, 8, fi_mr_desc(pair.far), 0, NULL), 0);
+    GIVES(fi_send(pair.a.ep, near, 8, fi_mr_desc(pair.near), 0, NULL), 0);
+    done(&pair.b, NULL);
+    usleep(200000);
+    GIVES(fi_cq_read(pair.a.cq, entries, 8), 3);
+    GIVES(fi_close(&ep->fid), 0);
+    GIVES(fi_close(&av->fid), 0);
+    fi_freeinfo(info);
+    close_all(&pair, 0);
+}
+
 int main(int count, char **arguments) {
     unsigned orders = count > 1 ? (unsigned)atoi(arguments[1]) : 8;
     struct pair pair;
@@ -407,6 +438,7 @@ int main(int count, char **arguments) {
     killed();
     shared_contexts();
     from_passive();
+    of_both_kinds();
     connect_pair(&pair);
     messages(&pair);
     one_sided(&pair);
