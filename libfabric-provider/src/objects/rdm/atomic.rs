@@ -164,16 +164,17 @@ impl RdmEndpoint {
         // A read changes nothing, whatever the operand would be.
         let is_read = request.op == op::FI_ATOMIC_READ;
         let operand = if is_read { 0 } else { request.operand };
+        let peer = enabled.peers.peer(&enabled.endpoint, options.peer)?;
         let buffers: SmallVec<[Buffer<'_>; 1]> = request.result.into_iter().collect();
         let result = match buffers.is_empty() {
             true => None,
-            false => Some(Memory::of(enabled, &buffers, Access::LOCAL_WRITE)?),
+            false => Some(Memory::of_message(enabled, &buffers, Access::LOCAL_WRITE)?),
         };
         let old = result.as_ref().map(Memory::slice).transpose()?;
-        let peer = enabled.peers.peer(&enabled.endpoint, options.peer)?;
+        let copied = result.as_ref().and_then(Memory::copied);
         let values = (operand, request.compare);
         let op = build_for((op, as_type), values, old, request.at.place());
         let direction = if request.form == Form::Base { FI_WRITE } else { FI_READ };
-        enabled.post_one_sided(peer, op, direction | FI_ATOMIC, options, wants, None)
+        enabled.post_one_sided(peer, op, direction | FI_ATOMIC, options, wants, copied)
     }
 }

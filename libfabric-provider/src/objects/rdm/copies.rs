@@ -1,5 +1,5 @@
-//! Registered memory for short messages of buffers that are in no region, as to copy them costs less than to register the buffer, and
-//! for what is injected.
+//! Registered memory for short messages of buffers that are in no region, and for what is written and read, as to copy them costs less
+//! than to register the buffer; and for what is injected.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};

@@ -202,7 +202,8 @@ impl RdmEnabled {
     /// What an operation had for its message is free; so many bytes of that have come.
     fn give_back(&self, pending: &Pending, len: usize) {
         if let Some(copied) = pending.copied {
-            // SAFETY: bytes come for receives alone, and their buffers are theirs until the application reads that (fi_msg(3)).
+            // SAFETY: bytes come for receives and reads alone, and their buffers are theirs until the application reads that
+            // (fi_msg(3), fi_rma(3)).
             unsafe { self.copies.give_back(copied, len) };
         }
     }
@@ -231,8 +232,13 @@ impl RdmEnabled {
             true => table.get(completion.context)?,
             false => table.remove(completion.context)?,
         };
-        let is_received = completion.kind == Kind::Recv;
-        self.give_back(&pending, if is_received { completion.len as usize } else { 0 });
+        let came = match completion.kind {
+            Kind::Recv => completion.len as usize,
+            // What a read asks for comes whole, or counts for nothing.
+            _ if pending.flags & FI_READ != 0 && completion.is_ok() => usize::MAX,
+            _ => 0,
+        };
+        self.give_back(&pending, came);
         let mut flags = pending.flags & !FI_MULTI_RECV;
         let (side, counted) = match completion.kind {
             Kind::Recv | Kind::Released => (RX, OpKind::Recv),

@@ -30,9 +30,9 @@ impl RdmEnabled {
                 return self.post_one_sided(peer, op, FI_WRITE | FI_RMA, options, wants, None);
             }
             Transmit::Bytes(bytes) => Memory::of_bytes(self, bytes)?,
-            Transmit::Buffers(buffers) => Memory::of(self, buffers, Access::empty())?,
+            Transmit::Buffers(buffers) => Memory::of_message(self, buffers, Access::empty())?,
         };
-        // SAFETY: only bytes to inject are copied, which are for this call.
+        // SAFETY: the buffer is the operation's from this call on (fi_rma(3)); bytes to inject are for this call.
         unsafe { memory.load()? };
         let op = Op::write(memory.slice()?, to.place());
         self.post_one_sided(peer, op, FI_WRITE | FI_RMA, options, wants, memory.copied())
@@ -47,9 +47,9 @@ impl RdmEnabled {
         wants: Wants,
     ) -> Result<(), Errno> {
         let Transmit::Buffers(buffers) = what else { return Err(Errno::INVALID) };
-        let memory = Memory::of(self, buffers, Access::LOCAL_WRITE)?;
+        let memory = Memory::of_message(self, buffers, Access::LOCAL_WRITE)?;
         let op = Op::read(memory.slice()?, from.place());
-        self.post_one_sided(peer, op, FI_READ | FI_RMA, options, wants, None)
+        self.post_one_sided(peer, op, FI_READ | FI_RMA, options, wants, memory.copied())
     }
 
     /// Posts an operation whose completion has these flags, and whose bytes may be copied.
