@@ -80,8 +80,18 @@ bindings: ## Compare the C types and functions of verbs with those of the crate 
 msrv: ## Check that the stated minimum Rust version suffices
 	@scripts/msrv $(MSRV)
 
+# What `make test` does beside its parts: it builds the programs of the last ones, and then each part of Miri keeps one
+# processor busy for minutes.
+.PHONY: beside programs packages
+beside: programs
+	@$(MAKE) --no-print-directory -j4 --output-sync=target miri packages
+
+# A fuzzer that cannot be built says so when it is to run.
+programs:
+	@. scripts/env && $(CARGO) build --quiet --profile checked -p anyfabric-conformance --bin fabric-conformance
+	@FABRIC_NOT_RUN= CARGO="$(CARGO)" scripts/fuzz --build >/dev/null
+
 # What only builds.
-.PHONY: packages
 packages:
 	@$(MAKE) --no-print-directory -j1 assembly loom msrv package deny
 
