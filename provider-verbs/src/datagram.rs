@@ -147,7 +147,7 @@ impl OwnGid {
         let fail = |cause| Error::system(OP, NAME, cause);
         let (name, number) = device_and_port(&device.info.device);
         let port = device.pd.context.port(number).map_err(fail)?;
-        let gids = Sysfs::at("/sys").gids(name, number, port.gid_tbl_len);
+        let gids = Sysfs::at("/sys").gids(name, number, &port.gid_slots);
         // On InfiniBand the first is that of the port itself.
         let own = gids
             .iter()

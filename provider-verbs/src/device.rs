@@ -169,7 +169,7 @@ impl Machine {
                     known => known,
                 },
                 quirks,
-                gids: self.sysfs.gids(name, number, port.gid_tbl_len),
+                gids: self.sysfs.gids(name, number, &port.gid_slots),
             };
             (port.is_active(), Device { name: port.name(), state: port.offer() })
         };

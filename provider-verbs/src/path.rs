@@ -31,7 +31,7 @@ pub(crate) fn check(device: &OpenDevice, attr: &EndpointAttr) -> Result<()> {
             "gid_index: on InfiniBand the subnet manager decides on the path",
         ));
     }
-    let gids = Sysfs::at("/sys").gids(name, number, port.gid_tbl_len);
+    let gids = Sysfs::at("/sys").gids(name, number, &port.gid_slots);
     check_gid(index.into(), &gids).map_err(|text| {
         Error::InvalidArgument(Failure::new(OP, format!("{}: {text}", device.info.device)).of(NAME))
     })

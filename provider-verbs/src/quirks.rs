@@ -219,7 +219,8 @@ pub(crate) mod fake {
 
     pub(crate) fn roce(state: PortState) -> PortAttributes {
         let max_msg_sz = 1 << 30;
-        PortAttributes { state, mtu: 1024, max_msg_sz, gid_tbl_len: 255, lid: 0, ethernet: true }
+        let gid_slots = (0..255).collect();
+        PortAttributes { state, mtu: 1024, max_msg_sz, gid_slots, lid: 0, ethernet: true }
     }
 }
 

@@ -75,10 +75,10 @@ impl Sysfs {
         entries(&class).into_iter().find(is)
     }
 
-    /// The GID table of a port, which has `len` slots, without the empty ones.
-    pub(crate) fn gids(&self, device: &str, port: u8, len: u32) -> Vec<Gid> {
+    /// What is in these slots of a port's GID table, without the empty ones.
+    pub(crate) fn gids(&self, device: &str, port: u8, slots: &[u32]) -> Vec<Gid> {
         let port = self.port(device, port);
-        let gid = |index: u32| {
+        let gid = |&index: &u32| {
             let id: Ipv6Addr = text(&port.join(format!("gids/{index}")))?.parse().ok()?;
             if id.is_unspecified() {
                 return None;
@@ -88,7 +88,7 @@ impl Sysfs {
             let net = text(&port.join(format!("gid_attrs/ndevs/{index}")));
             Some(Gid { index, id, kind, net })
         };
-        (0..len).filter_map(gid).collect()
+        slots.iter().filter_map(gid).collect()
     }
 
     /// The net devices on a port, if GIDs do not have them: of Soft-RoCE its parent, else those of the hardware
@@ -136,7 +136,7 @@ impl Sysfs {
 
 /// A file's text, if it has any.
 fn text(path: &Path) -> Option<String> {
-    // One read gives it all; Soft-RoCE has 1024 slots of GIDs to look at.
+    // One read gives it all; there may be 1,024 slots of GIDs to look at.
     let mut buffer = [0; 256];
     let len = File::open(path).ok()?.read(&mut buffer).ok()?;
     let text = std::str::from_utf8(&buffer[..len]).ok()?.trim();
@@ -239,13 +239,15 @@ mod tests {
         tree.gid(port, 2, "0000:0000:0000:0000:0000:0000:0000:0000", "", "");
         tree.gid(port, 3, "2001:0db8:0000:0000:0000:0000:0000:0001", "", "");
         tree.gid(port, 10, "0000:0000:0000:0000:0000:ffff:0a4d:0001", "RoCE v2", "eth0.5");
-        let gids = tree.sysfs().gids("mlx5_0", 1, 16);
+        let slots: Vec<_> = (0..16).collect();
+        let gids = tree.sysfs().gids("mlx5_0", 1, &slots);
         assert_eq!(gids.iter().map(|gid| gid.index).collect::<Vec<_>>(), [0, 10]);
         assert!(!gids[0].is_roce_v2() && gids[1].is_roce_v2());
         assert_eq!(gids[0].address(), None);
         assert_eq!(gids[1].address(), Some([10, 77, 0, 1].into()));
         assert_eq!(gids[1].net.as_deref(), Some("eth0.5"));
-        assert_eq!(tree.sysfs().gids("mlx5_0", 2, 16), []);
+        assert_eq!(tree.sysfs().gids("mlx5_0", 2, &slots), []);
+        assert_eq!(tree.sysfs().gids("mlx5_0", 1, &[10]), gids[1..]);
     }
 
     #[test]

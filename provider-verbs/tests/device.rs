@@ -70,7 +70,7 @@ const fn software(name: &'static str, run: fn()) -> Case {
     Case { name, run, software: true }
 }
 
-const CASES: [Case; 36] = [
+const CASES: [Case; 37] = [
     case("a_killed_idle_peer_is_noticed", peers::killed_idle),
     case("a_killed_busy_peer_is_noticed", peers::killed_busy),
     case("a_stopped_peer_is_not_lost", peers::stopped),
@@ -100,6 +100,7 @@ const CASES: [Case; 36] = [
     case("a_lost_confirmation_ends_no_connection", unconfirmed::ends_no_connection),
     case("a_refused_flush_is_tried_again", flush::is_tried_again),
     case("a_queue_pair_that_stays_keeps_its_memory", stays::keeps_its_memory),
+    case("discovery_looks_at_no_empty_slot", discovery::looks_at_no_empty_slot),
     software("a_port_that_is_down_is_told", discovery::a_port_that_is_down),
     software("a_file_that_may_not_be_opened_is_told", discovery::a_file_that_may_not_be_opened),
     software("little_memory_to_lock_is_told", discovery::little_memory_to_lock),

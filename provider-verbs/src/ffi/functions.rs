@@ -10,6 +10,7 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use libc::sockaddr;
+use libloading::os::unix::Library;
 
 #[cfg(not(feature = "rdma-sys"))]
 use super::library::Libraries;
@@ -123,6 +124,24 @@ functions! {
     fn rdma_init_qp_attr(id: *mut rdma_cm_id, attr: *mut ibv_qp_attr, mask: *mut c_int) -> c_int;
     fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16;
     fn rdma_get_dst_port(id: *mut rdma_cm_id) -> u16;
+}
+
+type QueryGidTable =
+    unsafe extern "C" fn(*mut ibv_context, *mut GidEntry, usize, u32, usize) -> isize;
+
+/// What is in the GID tables of a device; `None` if that is more than `room` entries, or the library older than the function
+/// (ibv_query_gid_table(3)).
+///
+/// # Safety
+/// A context that is open.
+pub(crate) unsafe fn gid_table(context: *mut ibv_context, room: usize) -> Option<Vec<GidEntry>> {
+    // SAFETY: the function has this type, and the library it is in stays loaded.
+    let query = unsafe { Library::this().get::<QueryGidTable>(b"_ibv_query_gid_table\0") }.ok()?;
+    let mut entries = vec![GidEntry::default(); room];
+    // SAFETY: the caller's promise; no more than `room` entries of that size are written.
+    let len = unsafe { query(context, entries.as_mut_ptr(), room, 0, size_of::<GidEntry>()) };
+    entries.truncate(usize::try_from(len).ok()?);
+    Some(entries)
 }
 
 static TABLE: OnceLock<Functions> = OnceLock::new();

@@ -28,6 +28,17 @@ pub(crate) struct MemoryWindow {
     pub(crate) rkey: u32,
 }
 
+/// `ibv_gid_entry`, `infiniband/verbs.h` of rdma-core 33 and newer.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct GidEntry {
+    gid: [u64; 2],
+    pub(crate) gid_index: u32,
+    pub(crate) port_num: u32,
+    gid_type: u32,
+    ndev_ifindex: u32,
+}
+
 /// `RDMA_OPTION_ID`, `rdma/rdma_cma.h`.
 pub(crate) const RDMA_OPTION_ID: i32 = 0;
 /// `RDMA_OPTION_ID_TOS`, `rdma/rdma_cma.h`.

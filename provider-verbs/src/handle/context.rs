@@ -12,6 +12,9 @@ use fabric_util::log_line;
 use super::destroy::destroyed;
 use crate::ffi::{self, errno, pointer};
 
+/// Entries that GID tables of a device may have and be listed by one call.
+const GID_ENTRIES: usize = 1024;
+
 /// Prepares libibverbs for processes that fork, once (ibv_fork_init(3)): without it, a page that a child shares may
 /// become another page of the parent's than the one the device writes to. It takes registered pages from the child, and
 /// what else is on them, so it is not called where the kernel copies such pages.
@@ -158,7 +161,8 @@ pub(crate) struct PortAttributes {
     /// Bytes.
     pub(crate) mtu: u32,
     pub(crate) max_msg_sz: u32,
-    pub(crate) gid_tbl_len: u32,
+    /// The slots of its GID table that are not empty; all of them where the libraries cannot say.
+    pub(crate) gid_slots: Vec<u32>,
     pub(crate) lid: u16,
     /// RoCE; else InfiniBand.
     pub(crate) ethernet: bool,
@@ -319,10 +323,22 @@ impl Context {
                 _ => 0,
             },
             max_msg_sz: attr.max_msg_sz,
-            gid_tbl_len: attr.gid_tbl_len.max(0) as u32,
+            gid_slots: self.gid_slots(number, attr.gid_tbl_len.max(0) as u32),
             lid: attr.lid,
             ethernet: attr.link_layer == ffi::LINK_LAYER_ETHERNET,
         })
+    }
+
+    /// One call instead of a look at each slot: Soft-RoCE has 1,024.
+    fn gid_slots(&self, port: u8, len: u32) -> Vec<u32> {
+        // SAFETY: the context is open.
+        match unsafe { ffi::gid_table(self.as_ptr(), GID_ENTRIES) } {
+            Some(entries) => {
+                let of_port = entries.iter().filter(|entry| entry.port_num == u32::from(port));
+                of_port.map(|entry| entry.gid_index).filter(|index| *index < len).collect()
+            }
+            None => (0..len).collect(),
+        }
     }
 }
 

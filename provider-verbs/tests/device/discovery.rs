@@ -98,6 +98,38 @@ pub(crate) fn poor() {
     domain.alloc(4096, Access::ALL).unwrap();
 }
 
+/// The GIDs are those of the kernel's table, but found without a look at each of its slots.
+pub(crate) fn looks_at_no_empty_slot() {
+    let info = found_anywhere().usable.unwrap();
+    let (name, port) = info.device.split_once('/').unwrap_or((&info.device, "1"));
+    let table = format!("/sys/class/infiniband/{name}/ports/{port}/gids");
+    let slots = std::fs::read_dir(&table).unwrap().count();
+    let id = |slot: usize| std::fs::read_to_string(format!("{table}/{slot}")).ok();
+    let taken = |slot: &usize| {
+        id(*slot).is_some_and(|id| id.trim().bytes().any(|b| b != b'0' && b != b':'))
+    };
+    let taken: Vec<_> = (0..slots).filter(taken).map(|slot| format!("GID {slot}")).collect();
+    let before = reads();
+    let info = found_anywhere().usable.unwrap();
+    let reads = reads() - before;
+    let listed = info.details.iter().map(|(name, _)| name).filter(|name| name.starts_with("GID "));
+    assert_eq!(listed.collect::<Vec<_>>(), taken.iter().collect::<Vec<_>>());
+    println!("{reads} reads, {slots} slots");
+    assert!(slots < 200 || reads < slots as u64, "{reads} reads, {slots} slots");
+}
+
+/// The first device that can be used.
+fn found_anywhere() -> Discovered {
+    let all = Catalog::builtin().discover_with(&choice(), &Hints::default()).unwrap();
+    all.into_iter().find(|found| found.usable.is_ok()).unwrap()
+}
+
+/// Calls of read(2) and its kind in this process, by proc(5).
+fn reads() -> u64 {
+    let io = std::fs::read_to_string("/proc/self/io").unwrap();
+    io.lines().find_map(|line| line.strip_prefix("syscr: ")).unwrap().parse().unwrap()
+}
+
 /// The device's file.
 fn uverbs() -> String {
     let mut class = std::fs::read_dir("/sys/class/infiniband_verbs").unwrap().map(Result::unwrap);
