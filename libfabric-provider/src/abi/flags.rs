@@ -25,6 +25,8 @@ pub(crate) const FI_TRANSMIT_COMPLETE: u64 = 1 << 27;
 pub(crate) const FI_DELIVERY_COMPLETE: u64 = 1 << 28;
 pub(crate) const FI_AFFINITY: u64 = 1 << 29;
 pub(crate) const FI_MATCH_COMPLETE: u64 = 1 << 31;
+/// Of libfabric 2.2 and newer.
+pub(crate) const FI_RESCAN: u64 = 1 << 35;
 pub(crate) const FI_LOCAL_COMM: u64 = 1 << 51;
 pub(crate) const FI_REMOTE_COMM: u64 = 1 << 52;
 pub(crate) const FI_PROV_ATTR_ONLY: u64 = 1 << 54;

@@ -2,10 +2,12 @@
 
 use std::ffi::CStr;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
 
-use fabric::{Capabilities, Catalog, Hints, Info};
+use fabric::{Capabilities, Catalog, Discovered, Hints, Info};
 
 use super::address::{source_for, suits};
+use super::found::Found;
 use super::matching::{build, provider_only, terms};
 use super::offer::EndpointKind;
 use super::owned::{OwnedInfo, into_list};
@@ -17,6 +19,9 @@ use crate::handle::Name;
 
 /// The device for all interfaces.
 const ANY_DEVICE: &str = "any";
+
+/// What was found last.
+static LAST: Found<Vec<Discovered>> = Found::new();
 
 /// A device that can be used, and the name of its domain: `auto:eth0`, as `FABRIC_PROVIDER` has it.
 struct Usable {
@@ -80,8 +85,9 @@ fn devices(request: &Request) -> Result<Vec<Usable>, Errno> {
     let needed = Capabilities::SEND | Capabilities::RMA | Capabilities::PROCESSES;
     let hints = Hints { capabilities: needed, ..Hints::default() };
     let mut usable: Vec<Usable> = Vec::new();
-    for found in Catalog::builtin().discover(&hints)? {
-        let Ok(info) = found.usable else { continue };
+    let all = LAST.get(Instant::now(), request.anew, || Catalog::builtin().discover(&hints))?;
+    for found in all.iter() {
+        let Ok(info) = found.usable.clone() else { continue };
         let is_known = usable.iter().any(|known| known.info.device == info.device);
         if request.domain.is_some() || !is_known {
             usable.push(Usable { domain: format!("{}:{}", found.provider, found.device), info });

@@ -1,6 +1,7 @@
 //! `fi_getinfo`: which devices suit an application's hints, and what each offers.
 
 pub(crate) mod address;
+mod found;
 mod list;
 mod matching;
 mod offer;

@@ -8,7 +8,7 @@ use super::owned::text;
 use crate::abi::FiInfo;
 use crate::abi::flags::{
     FI_ATOMIC, FI_EP_UNSPEC, FI_MSG, FI_NUMERICHOST, FI_READ, FI_RECV, FI_REMOTE_READ,
-    FI_REMOTE_WRITE, FI_RMA, FI_SEND, FI_SOURCE, FI_TAGGED, FI_WRITE,
+    FI_REMOTE_WRITE, FI_RESCAN, FI_RMA, FI_SEND, FI_SOURCE, FI_TAGGED, FI_WRITE,
 };
 use crate::errno::Errno;
 use crate::handle::Name;
@@ -43,6 +43,8 @@ pub(crate) struct Request {
     pub(crate) threading: c_int,
     /// Of control, of data.
     pub(crate) progress: [c_int; 2],
+    /// Devices are to be looked for again.
+    pub(crate) anew: bool,
 }
 
 /// A number that a hint asks for, at least.
@@ -78,7 +80,7 @@ impl Request {
         flags: u64,
         hints: *const FiInfo,
     ) -> Result<Self, Errno> {
-        let mut request = Request { version, ..Request::default() };
+        let mut request = Request { version, anew: flags & FI_RESCAN != 0, ..Request::default() };
         // SAFETY: the caller's promise.
         if let Some(hints) = unsafe { hints.as_ref() } {
             // SAFETY: the caller's promise.
