@@ -210,7 +210,7 @@ pub(super) fn self_canceled(rig: &Rig) -> Outcome {
         (attr.connection_depth, attr.window.places.window) = (8, 32);
     })?;
     let mut me = a.insert(a.address())?;
-    let (source, target) = (a.patterned(8 * LEN, 0)?, a.buffer(8 * LEN)?);
+    let (source, target) = (a.patterned(LEN / 4, 0)?, a.buffer(LEN / 4)?);
     for round in 0..rig.count(10, 200) as u64 {
         let mut posted = Vec::new();
         for context in 0..32 {
