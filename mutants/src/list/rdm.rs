@@ -93,11 +93,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "rdm_living_peer_unreachable",
         about: "a peer that was connected in time is taken for unreachable when that time is over",
         runs: Runs::Tcp,
-        edits: &[edit(
-            "PeerConnection::establish",
-            "(None, 0, false);",
-            "(self.wanted, 0, false);",
-        )],
+        edits: &[edit("PeerConnection::establish", "(None, 0, false)", "(self.wanted, 0, false)")],
         cases: &["rdm.nobody_listens"],
     },
     Mutant {
