@@ -66,6 +66,14 @@ impl Board {
         }
     }
 
+    /// A rank that came does not know it, and may come again.
+    pub(crate) fn withdraw(&mut self, rank: u32) {
+        if self.members.get(&rank) == Some(&true) {
+            self.members.remove(&rank);
+            self.here -= 1;
+        }
+    }
+
     /// How many members are here.
     pub(crate) fn here(&self) -> u32 {
         self.here

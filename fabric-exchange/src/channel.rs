@@ -18,7 +18,7 @@ use fabric_util::proof::{self, HandshakeKeys, Prover, SEAL, Transcript};
 use crate::error::{ExchangeError, Result};
 
 const MAGIC: [u8; 4] = *b"FBRX";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// The bytes that each end says first.
 pub(crate) const HELLO: usize = 6 + SEAL;

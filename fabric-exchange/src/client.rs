@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fabric_core::Secret;
 use fabric_util::introductions::ReadUntil;
-use fabric_util::proof::{HandshakeKeys, Prover};
+use fabric_util::proof::{self, HandshakeKeys, Prover};
 use serde_bytes::ByteBuf;
 
 use crate::channel::{self, Frames, HELLO, Handshake, Incoming, LENGTH, Outgoing, PROOF};
@@ -38,9 +38,10 @@ pub(crate) fn join(
     timeout: Duration,
 ) -> Result<Exchange> {
     let (deadline, keys) = (Deadline::after(timeout), channel::keys(secret));
+    let token = token()?;
     let mut backoff = Backoff::up_to(MAX_PAUSE);
     loop {
-        match attempt(server, membership, keys.as_ref(), &deadline) {
+        match attempt(server, (membership, token), keys.as_ref(), &deadline) {
             Ok(exchange) => return Ok(exchange),
             Err(Attempt::Final(error)) => return Err(error),
             Err(Attempt::Later(why)) if deadline.is_over() => {
@@ -55,13 +56,15 @@ pub(crate) fn join(
 
 fn attempt(
     server: &str,
-    membership: &Membership,
+    (membership, token): (&Membership, u128),
     keys: Option<&HandshakeKeys>,
     deadline: &Deadline,
 ) -> Result<Exchange, Attempt> {
     let (stream, frames) = connect(server, keys, deadline)?;
     let client = Client::start(stream, frames)?;
-    let limits = match client.ask(Ask::Join(membership.clone())) {
+    let here = || client.send(&Request { number: 0, ask: Ask::Here });
+    let said = client.ask(Ask::Join { membership: membership.clone(), token });
+    let limits = match said.and_then(|said| here().map(|()| said)) {
         Ok(Say::Joined(limits)) => limits,
         Ok(other) => return Err(odd(&other).into()),
         // Until it has joined a server ends a connection for another, if there are many.
@@ -72,6 +75,12 @@ fn attempt(
     };
     limits.check()?;
     Ok(Exchange::new(membership.clone(), limits, Box::new(client)))
+}
+
+/// By which the server knows the attempts of one call.
+fn token() -> Result<u128> {
+    let random = proof::random().map_err(|error| ExchangeError::Storage(error.to_string()))?;
+    Ok(random.iter().take(16).fold(0, |token, byte| token << 8 | u128::from(*byte)))
 }
 
 /// Why an attempt made no connection.

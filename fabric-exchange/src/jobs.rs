@@ -123,6 +123,15 @@ impl Jobs {
         }
     }
 
+    /// A member does not know that it joined, and may join again.
+    pub(crate) fn withdraw(&mut self, number: JobNumber, rank: u32, now: Instant) {
+        let Some(entry) = self.entries.get_mut(&number) else { return };
+        entry.board.withdraw(rank);
+        if entry.board.here() == 0 {
+            entry.idle = Some(now);
+        }
+    }
+
     /// Forgets jobs that had no member for long.
     pub(crate) fn forget_idle(&mut self, now: Instant) {
         for number in self.entries.keys().copied().collect::<Vec<_>>() {

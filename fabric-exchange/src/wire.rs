@@ -37,7 +37,11 @@ pub(crate) struct Request {
 /// What a client wants. The first one is to join.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Ask {
-    Join(Membership),
+    Join {
+        membership: Membership,
+        /// Drawn at random for each call, the same in all its attempts: by it the server knows one whose answer was lost.
+        token: u128,
+    },
     Put {
         key: String,
         blob: ByteBuf,
@@ -63,6 +67,8 @@ pub(crate) enum Ask {
     Leave {
         is_lost: bool,
     },
+    /// The answer to joining came: from now on this rank is lost if its connection ends. It has no answer.
+    Here,
 }
 
 /// From the server, with the number of what it answers.
@@ -138,7 +144,9 @@ mod tests {
 
     fn any_ask() -> impl Strategy<Value = Ask> {
         prop_oneof![
-            any_membership().prop_map(Ask::Join),
+            (any_membership(), any::<u128>())
+                .prop_map(|(membership, token)| Ask::Join { membership, token }),
+            Just(Ask::Here),
             (any::<String>(), any_blob()).prop_map(|(key, blob)| Ask::Put { key, blob }),
             (any::<String>(), any::<u64>()).prop_map(|(key, wait_ms)| Ask::Get { key, wait_ms }),
             any::<(u32, u32, u64)>().prop_map(|(round, first, wait_ms)| Ask::Gather {

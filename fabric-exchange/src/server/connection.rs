@@ -43,6 +43,8 @@ pub(super) struct Connection {
     pub(super) peer: SocketAddr,
     /// Where it has joined.
     pub(super) place: Option<Place>,
+    /// By which it has joined, until it was heard of again: it may not know so.
+    pub(super) token: Option<u128>,
     /// It ends once its output is written.
     pub(super) is_leaving: bool,
     phase: Phase,
@@ -56,12 +58,13 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) fn new(stream: TcpStream, peer: SocketAddr, max_request: usize) -> Self {
-        let (place, is_leaving, phase) = (None, false, Phase::Hello);
+        let (place, token, is_leaving, phase) = (None, None, false, Phase::Hello);
         let (input, output) = Default::default();
         Connection {
             stream,
             peer,
             place,
+            token,
             is_leaving,
             phase,
             input,

@@ -47,6 +47,8 @@ pub(super) struct Reactor {
     strangers: FairTable<u64>,
     join_until: BTreeMap<u64, Instant>,
     members: usize,
+    /// Members that may not know so, by the token with which they joined.
+    unaware: HashMap<u128, u64>,
     /// Those that may have something to do.
     ready: BTreeSet<u64>,
     accept_at: Option<Instant>,
@@ -67,7 +69,7 @@ impl Reactor {
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
         let keys = channel::keys(options.secret.as_ref());
         let service = Service::new(&options);
-        let (connections, strangers, join_until) = Default::default();
+        let (connections, strangers, join_until, unaware) = Default::default();
         let (numbered, members, ready) = (FIRST, 0, BTreeSet::new());
         let reactor = Reactor {
             poll,
@@ -81,6 +83,7 @@ impl Reactor {
             strangers,
             join_until,
             members,
+            unaware,
             ready,
             accept_at: None,
             look_at: Instant::now() + LOOK,
@@ -234,8 +237,12 @@ impl Reactor {
     fn handle(&mut self, number: u64, request: Option<Request>, now: Instant) -> Result<bool> {
         let Some(request) = request else { return Ok(false) };
         let Some(connection) = self.connections.get_mut(&number) else { return Ok(false) };
+        if let Some(token) = connection.token.take() {
+            self.unaware.remove(&token);
+        }
         match (connection.place, &request.ask) {
             (None, _) => self.join(number, request, now)?,
+            (Some(_), Ask::Here) => {}
             (Some(place), Ask::Leave { is_lost }) => {
                 connection.place = None;
                 connection.is_leaving = true;
@@ -253,9 +260,13 @@ impl Reactor {
     }
 
     fn join(&mut self, number: u64, request: Request, now: Instant) -> Result<()> {
-        let Ask::Join(membership) = request.ask else {
+        let Ask::Join { membership, token } = request.ask else {
             return Err(ExchangeError::Malformed("its first request is not to join".to_owned()));
         };
+        if let Some(earlier) = self.unaware.get(&token).copied() {
+            let why = "the same member connected anew: the answer to its joining was lost";
+            self.close(earlier, &ExchangeError::Disconnected(why.to_owned()), now);
+        }
         let max = self.options.max_members;
         let who = format!("rank {} of {}", membership.rank(), membership.job());
         let joined = if self.members < max {
@@ -270,6 +281,8 @@ impl Reactor {
             Ok((place, say)) => {
                 log_line!(Info, "rendezvous: {who} joined from {}", connection.peer);
                 connection.place = Some(place);
+                connection.token = Some(token);
+                self.unaware.insert(token, number);
                 self.members += 1;
                 connection.answer(request.number, say)
             }
@@ -295,7 +308,7 @@ impl Reactor {
         }
     }
 
-    /// Ends a connection; a member without a farewell is lost.
+    /// Ends a connection; a member without a farewell is lost, unless it may not know that it is one.
     fn close(&mut self, number: u64, why: &ExchangeError, now: Instant) {
         let Some(mut connection) = self.connections.remove(&number) else { return };
         self.strangers.remove(number);
@@ -309,15 +322,21 @@ impl Reactor {
             log_line!(Debug, "rendezvous: the connection from {peer} ends: {why}");
             return;
         };
+        self.members -= 1;
+        let is_lost = connection.token.is_none();
         if let Some(more) = self.log.check(PeerEvent::Liveness, Some(peer)) {
             let job = self.service.job_name(place);
+            let fate = if is_lost { "is lost" } else { "may join again" };
             log_line!(
                 Warn,
-                "rendezvous: rank {} of {job}, at {peer}, is lost: {why}{more}",
+                "rendezvous: rank {} of {job}, at {peer}, {fate}: {why}{more}",
                 place.rank
             );
         }
-        self.members -= 1;
+        if let Some(token) = connection.token {
+            self.unaware.remove(&token);
+            return self.service.withdraw(place, now);
+        }
         let replies = self.service.depart(number, place, true, now);
         self.send(replies, now);
     }

@@ -88,7 +88,7 @@ impl Service {
             Ok(Act::Wait(Box::new(wait)))
         };
         match request.ask {
-            Ask::Join(_) => Err(ExchangeError::AlreadyJoined { rank }),
+            Ask::Join { .. } => Err(ExchangeError::AlreadyJoined { rank }),
             Ask::Put { key, blob } => {
                 check_name("the key", &key, MAX_KEY_BYTES + KEY_PREFIX)?;
                 Ok(Act::Kept(self.jobs.put(job, &key, &blob)?, key))
@@ -110,8 +110,8 @@ impl Service {
                 self.jobs.take_back(job, round, rank)?;
                 Ok(Act::Say(Say::Forgotten))
             }
-            Ask::Leave { .. } => {
-                let text = "the server has to end the connection of one that leaves";
+            Ask::Here | Ask::Leave { .. } => {
+                let text = "a connection that begins or ends is the server's, not the job's";
                 Err(ExchangeError::Invalid(text.to_owned()))
             }
         }
@@ -171,6 +171,11 @@ impl Service {
             false => self.waits.take_for_ranks(place.job),
         };
         self.settle(woken)
+    }
+
+    /// A member that asked for nothing yet does not know that it joined, and may join again.
+    pub(super) fn withdraw(&mut self, place: Place, now: Instant) {
+        self.jobs.withdraw(place.job, place.rank, now);
     }
 
     /// What names a member's job, for logs.

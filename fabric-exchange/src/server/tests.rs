@@ -87,9 +87,26 @@ impl Raw {
 
     fn joined(to: SocketAddr, membership: &Membership) -> Self {
         let mut raw = Self::connect(to);
-        raw.say(0, Ask::Join(membership.clone()));
-        assert!(matches!(raw.hear().say, Say::Joined(_)));
+        let token = raw.stream.local_addr().unwrap().port().into();
+        raw.join(membership, token).unwrap();
+        raw.say(0, Ask::Here);
         raw
+    }
+
+    /// Has joined, and the server does not know that this end knows it.
+    fn unaware(to: SocketAddr, membership: &Membership, token: u128) -> Self {
+        let mut raw = Self::connect(to);
+        raw.join(membership, token).unwrap();
+        raw
+    }
+
+    fn join(&mut self, membership: &Membership, token: u128) -> Result<()> {
+        self.say(0, Ask::Join { membership: membership.clone(), token });
+        match self.hear().say {
+            Say::Joined(_) => Ok(()),
+            Say::Failed(error) => Err(error),
+            other => panic!("{other:?}"),
+        }
     }
 
     fn say(&mut self, number: u32, ask: Ask) {
@@ -104,6 +121,42 @@ impl Raw {
         self.stream.read_exact(&mut body).unwrap();
         wire::decode(self.frames.incoming.unwrap(length, &body).unwrap()).unwrap()
     }
+}
+
+/// A client whose answer was lost tries again, and finds its rank free, whether the server has seen its connection end or not.
+#[test]
+fn a_join_whose_answer_was_lost_is_repeated() {
+    let server = server(|_| {});
+    let (at, membership) = (server.local_addr(), member("job", 2, 1));
+    let other = join(at, &member("job", 2, 0), None).unwrap();
+    let mut hangs = Raw::unaware(at, &membership, 7);
+    let stranger = Raw::connect(at).join(&membership, 8);
+    assert!(matches!(stranger, Err(ExchangeError::AlreadyJoined { rank: 1 })), "{stranger:?}");
+    let again = Raw::unaware(at, &membership, 7);
+    assert_eq!(hangs.stream.read(&mut [0]).unwrap(), 0, "the first one is ended");
+    drop(again);
+    // Whether the server has seen that is a matter of time.
+    let mut joined = Err(ExchangeError::Disconnected("it was not tried".to_owned()));
+    let patience = Instant::now() + PATIENCE;
+    while joined.is_err() && Instant::now() < patience {
+        joined = join(at, &membership, None);
+    }
+    let joined = joined.unwrap();
+    joined.put("from", b"here").unwrap();
+    assert_eq!(other.get("from", PATIENCE).unwrap(), b"here");
+}
+
+/// One that has said that it knows is lost, as one that asked for something is.
+#[test]
+fn a_rank_that_knows_that_it_joined_is_lost_with_its_connection() {
+    let server = server(|_| {});
+    let at = server.local_addr();
+    let other = join(at, &member("job", 2, 0), None).unwrap();
+    drop(Raw::joined(at, &member("job", 2, 1)));
+    let lost = other.get("key", PATIENCE);
+    assert!(matches!(lost, Err(ExchangeError::RankLost { rank: 1 })), "{lost:?}");
+    let again = Raw::connect(at).join(&member("job", 2, 1), 1);
+    assert!(matches!(again, Err(ExchangeError::AlreadyJoined { rank: 1 })), "{again:?}");
 }
 
 #[test]
@@ -208,7 +261,7 @@ fn only_a_client_with_the_secret_joins() {
 fn a_member_asks_nothing_that_a_client_would_not() {
     let server = server(|_| {});
     let mut raw = Raw::joined(server.local_addr(), &member("job", 2, 0));
-    raw.say(1, Ask::Join(member("job", 2, 1)));
+    raw.say(1, Ask::Join { membership: member("job", 2, 1), token: 2 });
     raw.say(2, Ask::Put { key: String::new(), blob: ByteBuf::new() });
     raw.say(3, Ask::Put { key: "k".repeat(300), blob: ByteBuf::new() });
     raw.say(4, Ask::Put { key: "u".into(), blob: ByteBuf::from(vec![0; 4097]) });
@@ -369,14 +422,16 @@ fn pass(mut from: &TcpStream, mut to: &TcpStream, tamper: Tamper) -> Option<()> 
 #[test]
 fn frames_that_are_changed_or_repeated_on_the_way_end_the_connection() {
     let tampers: [Tamper; 3] = [
-        // Frame 0 joins.
-        |at, frame| if at == 1 { frame.repeat(2) } else { frame },
+        // Frame 0 joins, and frame 1 says that the client knows.
+        |at, frame| if at == 2 { frame.repeat(2) } else { frame },
         |at, mut frame| {
-            let last = frame.len() - 40;
-            frame[last] ^= (at == 2) as u8;
+            if at == 3 {
+                let last = frame.len() - 40;
+                frame[last] ^= 1;
+            }
             frame
         },
-        |at, frame| if at == 1 { Vec::new() } else { frame },
+        |at, frame| if at == 2 { Vec::new() } else { frame },
     ];
     for (number, tamper) in tampers.into_iter().enumerate() {
         let server = server(|options| options.secret = secret(1));
