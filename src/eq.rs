@@ -268,10 +268,13 @@ impl EventHub {
         event
     }
 
+    #[inline]
     fn take_oldest(&self) -> Option<Event> {
-        if !self.has_events.load(Ordering::Acquire) {
-            return None;
-        }
+        if self.has_events.load(Ordering::Acquire) { self.take_first() } else { None }
+    }
+
+    #[inline(never)] // not to be in the way of a poll that finds none
+    fn take_first(&self) -> Option<Event> {
         self.take(|state| state.queue.first_key_value().map(|(number, _)| *number))
     }
 
@@ -450,6 +453,7 @@ pub struct EventQueue {
 
 impl EventQueue {
     /// Takes the oldest event, if there is one. Never blocks. In a forked child there is none.
+    #[inline]
     pub fn poll(&self) -> Option<Event> {
         if self.hub.fork_epoch.is_current() { self.hub.take_oldest() } else { None }
     }

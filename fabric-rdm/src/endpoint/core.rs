@@ -150,18 +150,27 @@ impl Core {
         }
     }
 
+    #[inline]
     fn take_completions(&mut self) -> usize {
         let taken = self.shared.queue.poll(&mut self.raw).unwrap_or(0); // in a forked child
-        for at in 0..taken {
+        if taken > 0 {
+            self.on_completions(taken);
+        }
+        taken
+    }
+
+    #[inline(never)] // not to be in the way of a poll that finds none
+    fn on_completions(&mut self, count: usize) {
+        for at in 0..count {
             let completion = self.raw[at];
             match Posting::of(&completion) {
                 Posting::Slot(slot) => self.on_slot(slot, &completion),
                 Posting::Sent(number) => self.on_sent(number, &completion),
             }
         }
-        taken
     }
 
+    #[inline(never)] // as above
     fn on_event(&mut self, event: Event) {
         match event {
             Event::Connected { endpoint, .. } if self.own.has_end(endpoint) => {
@@ -187,7 +196,15 @@ impl Core {
     }
 
     /// Looks at the links that changed, until none has.
+    #[inline]
     pub(super) fn pump(&mut self) {
+        if self.shared.windows.has_grant() || !self.shared.dirty.is_empty() {
+            self.pump_changed();
+        }
+    }
+
+    #[inline(never)] // not to be in the way of each poll
+    fn pump_changed(&mut self) {
         loop {
             while let Some((account, grant)) = self.shared.windows.take_grant() {
                 let peer = self.shared.account_of(account);

@@ -301,9 +301,13 @@ impl Core {
         self.refuse_late();
         self.tick_own();
         self.tick_windows();
-        if self.timers.is_empty() && !self.is_room_wanted() {
-            return;
+        if !self.timers.is_empty() || self.is_room_wanted() {
+            self.tick_links();
         }
+    }
+
+    #[inline(never)] // not to be in the way of each poll
+    fn tick_links(&mut self) {
         let now = self.shared.now();
         let may_try = self.shortage.may_try(now);
         if may_try || self.next_room <= now {
@@ -348,8 +352,18 @@ impl Core {
         self.next_recall = Some(now.saturating_add(RECALL));
     }
 
-    /// When [`tick`](Self::tick) has to be called at the latest.
+    /// When [`tick`](Self::tick) has to be called at the latest. Mostly at no time, and each poll asks.
+    #[inline]
     pub(super) fn deadline(&self) -> Option<Duration> {
+        let is_none = self.timers.is_empty()
+            && !self.is_room_wanted()
+            && self.own.next_dial.is_none()
+            && self.next_recall.is_none();
+        if is_none { None } else { self.first_deadline() }
+    }
+
+    #[inline(never)]
+    fn first_deadline(&self) -> Option<Duration> {
         let timer = self.timers.first().map(|(at, _)| *at);
         let room = self.is_room_wanted().then_some(self.next_room);
         let try_again = room.and_then(|_| self.shortage.deadline());

@@ -282,8 +282,9 @@ impl Shared {
     }
 
     /// Takes completions; says how many, and whether places in the window are free by that.
+    #[inline]
     pub(super) fn take(&mut self, out: &mut [Completion]) -> (usize, bool) {
-        self.take_from(|shared| &mut shared.ended, out)
+        if self.has_ended() { self.take_from(|shared| &mut shared.ended, out) } else { (0, false) }
     }
 
     /// Takes completions of writes to memory here, as [`take`](Self::take) does.
@@ -291,6 +292,7 @@ impl Shared {
         self.take_from(|shared| &mut shared.written, out)
     }
 
+    #[inline(never)] // not to be in the way of a poll that finds none
     fn take_from(
         &mut self,
         queue: impl Fn(&mut Self) -> &mut VecDeque<Ended>,

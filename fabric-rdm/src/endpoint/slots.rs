@@ -137,15 +137,20 @@ impl Slots {
     }
 
     /// Nothing else is to be done: slots that are free are posted if it is worth it.
+    #[inline]
     pub(super) fn on_idle(&mut self) -> Result<()> {
         self.repost_emptied(self.batch.div_ceil(2))
     }
 
     /// Posts slots to the shared queue, if there are so many.
+    #[inline]
     fn repost_emptied(&mut self, min: usize) -> Result<()> {
-        let Some(shared) = self.shared.as_ref().filter(|_| self.emptied.len() >= min) else {
-            return Ok(());
-        };
+        if self.emptied.len() < min { Ok(()) } else { self.repost_all() }
+    }
+
+    #[inline(never)] // not to be in the way of each poll
+    fn repost_all(&mut self) -> Result<()> {
+        let Some(shared) = self.shared.as_ref() else { return Ok(()) };
         let slots = std::mem::take(&mut self.emptied);
         let parts: SmallVec<[_; BATCH]> =
             slots.iter().filter_map(|slot| Some((*slot, self.pool.part(*slot)?))).collect();

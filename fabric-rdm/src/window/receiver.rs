@@ -205,7 +205,13 @@ impl ReceiveWindows {
     /// The next grant that is to be sent, and the peer to send it to; `None`: none is. To be asked after all else.
     #[inline]
     pub fn take_grant(&mut self) -> Option<(Account, Grant)> {
-        if self.places.has_changed() || self.bytes.has_changed() { self.next_grant() } else { None }
+        if self.has_grant() { self.next_grant() } else { None }
+    }
+
+    /// Whether there may be one to [take](Self::take_grant).
+    #[inline]
+    pub(crate) fn has_grant(&self) -> bool {
+        self.places.has_changed() || self.bytes.has_changed()
     }
 
     fn next_grant(&mut self) -> Option<(Account, Grant)> {
