@@ -56,7 +56,8 @@ pub unsafe fn receive(fd: BorrowedFd<'_>, runs: &[IoVec]) -> io::Result<usize> {
         match usize::try_from(got) {
             Ok(got) => return Ok(got),
             Err(_) => match io::Error::last_os_error() {
-                error if error.kind() == io::ErrorKind::Interrupted => {}
+                // By its number: a poll that finds nothing comes here.
+                error if error.raw_os_error() == Some(libc::EINTR) => {}
                 error => return Err(error),
             },
         }

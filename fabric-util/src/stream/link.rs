@@ -250,7 +250,7 @@ impl Link {
         self.push_made();
     }
 
-    #[inline]
+    #[inline(never)] // not to be in the way of a turn that found nothing
     fn push_made(&mut self) {
         if self.recvs.is_shared() {
             let id = Some(self.context.id);
@@ -306,14 +306,15 @@ impl Link {
     }
 
     /// Whether an acknowledgement is all that it has to transmit, and may wait for a message that carries it.
+    #[inline]
     pub fn may_hold_ack(&self) -> bool {
-        self.phase == Phase::Open
+        self.incoming.debt.is_due() // first: mostly it is not
+            && self.phase == Phase::Open
             && self.answers.is_empty()
             && self.sends.nothing_waits()
             && !self.sends.wants_to_ask()
             && !self.outgoing.has_output()
             && !self.recvs.owes_credit()
-            && self.incoming.debt.is_due()
             && self.incoming.debt.is_patient()
     }
 

@@ -82,8 +82,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "Locked::exchange",
-            "        let wrote = !holds && !self.state.is_silent() && self.flush(AckPolicy::Due);",
-            "        if MUTANT && self.host.has_ended() { self.lose(); return Progress::Closed; }\n        let wrote = !holds && !self.state.is_silent() && self.flush(AckPolicy::Due);",
+            "        let wrote = !holds && !silent && self.flush(AckPolicy::Due);",
+            "        if MUTANT && self.host.has_ended() { self.lose(); return Progress::Closed; }\n        let wrote = !holds && !silent && self.flush(AckPolicy::Due);",
         )],
         cases: &["atomic.oob", "atomic.no_perm"],
     },

@@ -43,7 +43,8 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
         }
         // An acknowledgement from the last turn that no frame has carried since.
         let holds = self.holds_ack();
-        let wrote = !holds && !self.state.is_silent() && self.flush(AckPolicy::Due);
+        let silent = self.state.is_silent() && !self.state.link.has_to_fetch();
+        let wrote = !holds && !silent && self.flush(AckPolicy::Due);
         // With one that is held the next turn has to follow.
         let mut found = if wrote || holds { Progress::Drained } else { Progress::Idle };
         let (mut reads, mut scratched) = (0, 0);
@@ -83,17 +84,20 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
                 }
             }
         }
-        let policy = if !self.host.may_defer() {
-            // Nothing else would send it. If the transport is full, an event leads back here.
-            AckPolicy::Now
-        } else if found == Progress::Idle {
-            AckPolicy::Ask
-        } else {
-            AckPolicy::Piggyback
-        };
-        // Before the peer can hear that it came: who hears that finds it in the queue.
-        self.state.link.deliver();
-        self.flush(policy);
+        // A turn that found nothing, and had nothing to say, has nothing to say now; but the transport may.
+        if found != Progress::Idle || !silent || self.state.full || self.state.is_holding() {
+            let policy = if !self.host.may_defer() {
+                // Nothing else would send it. If the transport is full, an event leads back here.
+                AckPolicy::Now
+            } else if found == Progress::Idle {
+                AckPolicy::Ask
+            } else {
+                AckPolicy::Piggyback
+            };
+            // Before the peer can hear that it came: who hears that finds it in the queue.
+            self.state.link.deliver();
+            self.flush(policy);
+        }
         self.settle();
         match self.state.stage {
             Stage::Closed => Progress::Closed,
