@@ -41,11 +41,16 @@ impl Segments {
         Span { start, len: segments.len() as u32 }
     }
 
-    /// Holds these alone, of one operation, from another queue.
-    pub(super) fn replace<'a>(&mut self, segments: impl Iterator<Item = &'a Segment>) -> Span {
+    /// Holds those of one operation of another queue, and no others.
+    #[inline]
+    pub(super) fn replace(&mut self, from: &Segments, span: Span) -> Span {
         self.first = self.first.wrapping_add(self.ring.len() as u32);
         self.ring.clear();
-        self.ring.extend(segments);
+        match from.only(span) {
+            // Mostly.
+            Some(one) => self.ring.push_back(*one),
+            None => self.ring.extend(from.of(span)),
+        }
         Span { start: self.first, len: self.ring.len() as u32 }
     }
 

@@ -142,7 +142,9 @@ impl Sends {
         let earlier = self.entries.len().saturating_sub(posted);
         // Others are not needed any more.
         let first = if self.peer_shares { earlier } else { earlier.max(self.started) };
-        for entry in self.entries.iter_mut().skip(first) {
+        // By their places: for the one that there is mostly, a range costs more.
+        for at in first..self.entries.len() {
+            let entry = &mut self.entries[at];
             if !entry.flags.contains(SendFlags::INJECT) {
                 continue;
             }
@@ -351,17 +353,30 @@ impl Sends {
         if self.started == 0 || self.acked == self.first {
             return None;
         }
-        let front = self.entries.front()?;
+        let front = self.entries.front_mut()?;
         if front.has_answer() && !front.done {
             return None;
         }
-        self.pop().map(|entry| (entry.token, entry.flags))
+        let finished = (front.token, front.flags);
+        drop(std::mem::replace(&mut front.beside, Beside::No));
+        self.strip_front();
+        if let Some(stripped) = self.entries.pop_front() {
+            // Nothing of it is left to drop, and so it is not even moved.
+            std::mem::forget(stripped);
+        }
+        Some(finished)
     }
 
     /// Takes the oldest operation, however far it is.
-    #[inline]
     pub(super) fn pop(&mut self) -> Option<Entry> {
-        let mut entry = self.entries.pop_front()?;
+        self.strip_front();
+        self.entries.pop_front()
+    }
+
+    /// The oldest operation, which leaves the queue, counts no more, and its memory is for others.
+    #[inline]
+    fn strip_front(&mut self) {
+        let Some(entry) = self.entries.front_mut() else { return };
         self.segments.forget_before(entry.span);
         if let Some(bytes) = entry.injected.take().filter(|_| self.spares.len() < SPARES) {
             // Nothing reads the entry's segment any more.
@@ -375,7 +390,6 @@ impl Sends {
             (self.cut, self.begun) = (0, false);
         }
         self.first = self.first.wrapping_add(1);
-        Some(entry)
     }
 
     /// Whether the operation `seq` has been transmitted, at least in part, and not completed.

@@ -37,7 +37,7 @@ impl State {
     #[inline]
     fn take(&mut self, segments: &mut Segments) -> Option<Receive> {
         let receive = self.queue.pop()?;
-        let span = segments.replace(self.queue.segments.of(receive.span));
+        let span = segments.replace(&self.queue.segments, receive.span);
         Some(Receive { span, ..receive })
     }
 }
