@@ -136,6 +136,7 @@ impl RegionCore {
     }
 
     /// Where bytes of it are, for a look at them.
+    #[inline]
     pub(crate) fn range(
         &self,
         operation: &'static str,
@@ -144,21 +145,31 @@ impl RegionCore {
     ) -> Result<*mut u8> {
         // Memory that peers can have mapped is the parent's there, too.
         self.domain.ops.check(operation)?;
-        // The library's own memory lives as long as the handle; foreign memory may go once it is closed.
-        if self.memory.is_none() && self.closed.load(Ordering::Acquire) {
-            return Err(Error::state(operation, "the region is closed, and its memory is foreign"));
-        }
-        if offset.checked_add(len).is_none_or(|end| end > self.len) {
-            let size = self.len;
-            return Err(Error::invalid(
-                operation,
-                format!("{len} bytes at offset {offset} do not fit a region of {size}"),
-            ));
+        let fits = offset.checked_add(len).is_some_and(|end| end <= self.len);
+        if self.is_gone() || !fits {
+            return Err(self.bad_range(operation, offset, len));
         }
         Ok(self.addr_at(offset))
     }
 
+    /// The library's own memory lives as long as the handle; foreign memory may go once it is closed.
+    #[inline]
+    fn is_gone(&self) -> bool {
+        self.memory.is_none() && self.closed.load(Ordering::Acquire)
+    }
+
+    #[cold]
+    fn bad_range(&self, operation: &'static str, offset: usize, len: usize) -> Error {
+        if self.is_gone() {
+            return Error::state(operation, "the region is closed, and its memory is foreign");
+        }
+        let size = self.len;
+        let text = format!("{len} bytes at offset {offset} do not fit a region of {size}");
+        Error::invalid(operation, text)
+    }
+
     /// The same, for a change.
+    #[inline]
     pub(crate) fn writable(
         &self,
         operation: &'static str,
@@ -166,12 +177,18 @@ impl RegionCore {
         len: usize,
     ) -> Result<*mut u8> {
         if self.memory.is_none() && !self.access.contains(Access::LOCAL_WRITE) {
-            return Err(Error::invalid(operation, "the region was registered without LOCAL_WRITE"));
+            return Err(Self::not_writable(operation));
         }
         self.range(operation, offset, len)
     }
 
+    #[cold]
+    fn not_writable(operation: &'static str) -> Error {
+        Error::invalid(operation, "the region was registered without LOCAL_WRITE")
+    }
+
     /// Copies bytes out of it.
+    #[inline]
     pub(crate) fn load(
         &self,
         operation: &'static str,
@@ -185,6 +202,7 @@ impl RegionCore {
     }
 
     /// Copies bytes into it.
+    #[inline]
     pub(crate) fn store(&self, operation: &'static str, offset: usize, bytes: &[u8]) -> Result<()> {
         let to = self.writable(operation, offset, bytes.len())?;
         // SAFETY: as above.

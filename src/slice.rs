@@ -50,6 +50,7 @@ impl<'a> Slice<'a> {
     }
 
     /// Part of it. A range that does not fit is refused by what it is used for.
+    #[inline]
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Slice<'a> {
         let (start, end) = bounds(range, self.len);
         let offset = self.offset.checked_add(start);
@@ -63,6 +64,7 @@ impl<'a> Slice<'a> {
     }
 
     /// All of its region: what does not fit there is named by its numbers.
+    #[inline]
     fn is_whole(&self) -> bool {
         self.offset == 0 && self.len == self.core.len
     }
@@ -71,6 +73,7 @@ impl<'a> Slice<'a> {
     ///
     /// # Errors
     /// As [`Region::read_at`](crate::Region::read_at).
+    #[inline]
     pub fn read_at(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
         let at = self.part("read_at", offset, bytes.len())?;
         self.core.load("read_at", at, bytes)
@@ -80,6 +83,7 @@ impl<'a> Slice<'a> {
     ///
     /// # Errors
     /// As [`Region::write_at`](crate::Region::write_at).
+    #[inline]
     pub fn write_at(&self, offset: usize, bytes: &[u8]) -> Result<()> {
         let at = self.part("write_at", offset, bytes.len())?;
         self.core.store("write_at", at, bytes)
@@ -89,11 +93,11 @@ impl<'a> Slice<'a> {
     ///
     /// # Errors
     /// As [`Region::write_at`](crate::Region::write_at), and `InvalidArgument` if they are not equally long.
+    #[inline]
     pub fn copy_from(&self, from: Slice<'_>) -> Result<()> {
         const OP: &str = "copy_from";
         if from.len != self.len {
-            let text = format!("{} bytes do not fit a slice of {} exactly", from.len, self.len);
-            return Err(Error::invalid(OP, text));
+            return Err(unequal(OP, from.len, self.len));
         }
         let source = from.core.range(OP, from.offset, from.len)?;
         let to = self.core.writable(OP, self.offset, self.len)?;
@@ -103,20 +107,18 @@ impl<'a> Slice<'a> {
     }
 
     /// Where so many bytes of it are in the region.
+    #[inline]
     fn part(&self, operation: &'static str, offset: usize, len: usize) -> Result<usize> {
         let end = offset.checked_add(len).filter(|end| *end <= self.len);
-        end.and_then(|_| self.offset.checked_add(offset)).ok_or_else(|| {
-            let size = self.len;
-            let text = format!("{len} bytes at offset {offset} do not fit a slice of {size}");
-            Error::invalid(operation, text)
-        })
+        end.and_then(|_| self.offset.checked_add(offset))
+            .ok_or_else(|| bad_part(operation, (offset, len), self.len))
     }
 
     /// Whether its region is open; nothing is asked of an empty slice.
     #[inline]
     pub(crate) fn check_open(&self, operation: &'static str) -> Result<()> {
         if self.len > 0 && self.core.is_closed() {
-            return Err(Error::state(operation, "the region is closed"));
+            return Err(closed(operation));
         }
         Ok(())
     }
@@ -125,16 +127,33 @@ impl<'a> Slice<'a> {
     ///
     /// # Errors
     /// `InvalidArgument` if the range does not fit its region, `InvalidState` if the region is closed, and in a forked child.
+    #[inline]
     pub fn hold(&self) -> Result<OwnedSlice> {
         const OP: &str = "hold";
         self.core.range(OP, self.offset, self.len)?;
         // Counts as an operation in flight from here on, so the region cannot close meanwhile.
         let core = self.core.clone();
         if core.is_closed() {
-            return Err(Error::state(OP, "the region is closed"));
+            return Err(closed(OP));
         }
         Ok(OwnedSlice { core, offset: self.offset, len: self.len })
     }
+}
+
+#[cold]
+fn bad_part(operation: &'static str, (offset, len): (usize, usize), size: usize) -> Error {
+    let text = format!("{len} bytes at offset {offset} do not fit a slice of {size}");
+    Error::invalid(operation, text)
+}
+
+#[cold]
+fn closed(operation: &'static str) -> Error {
+    Error::state(operation, "the region is closed")
+}
+
+#[cold]
+fn unequal(operation: &'static str, len: usize, size: usize) -> Error {
+    Error::invalid(operation, format!("{len} bytes do not fit a slice of {size} exactly"))
 }
 
 impl fmt::Debug for Slice<'_> {
