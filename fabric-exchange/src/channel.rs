@@ -13,9 +13,10 @@
 //! place in this one, and not the other direction.
 
 use fabric_core::Secret;
-use fabric_util::proof::{self, HandshakeKeys, Prover, SEAL, Transcript};
+use fabric_util::proof::{HandshakeKeys, Prover, SEAL, Transcript};
 
 use crate::error::{ExchangeError, Result};
+use crate::random::random;
 
 const MAGIC: [u8; 4] = *b"FBRX";
 const VERSION: u8 = 2;
@@ -37,7 +38,7 @@ pub(crate) type HelloBytes = [u8; HELLO];
 /// # Errors
 /// `Storage`: the system gives no random numbers.
 pub(crate) fn hello(has_secret: bool) -> Result<HelloBytes> {
-    let number = proof::random().map_err(|error| ExchangeError::Storage(error.to_string()))?;
+    let number = random()?;
     let mut hello = [0; HELLO];
     hello[..4].copy_from_slice(&MAGIC);
     hello[4] = VERSION;

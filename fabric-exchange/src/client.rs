@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fabric_core::Secret;
 use fabric_util::introductions::ReadUntil;
-use fabric_util::proof::{self, HandshakeKeys, Prover};
+use fabric_util::proof::{HandshakeKeys, Prover, SEAL};
 use serde_bytes::ByteBuf;
 
 use crate::channel::{self, Frames, HELLO, Handshake, Incoming, LENGTH, Outgoing, PROOF};
@@ -19,6 +19,7 @@ use crate::exchange::{Backend, Exchange};
 use crate::job::Membership;
 use crate::keepalive;
 use crate::limits::{Backoff, Deadline};
+use crate::random::random;
 use crate::wire::{self, Answer, Ask, MAX_ANSWER, MAX_WAITS, Request, Say};
 
 /// One attempt to connect, or to shake hands, takes no longer.
@@ -38,7 +39,7 @@ pub(crate) fn join(
     timeout: Duration,
 ) -> Result<Exchange> {
     let (deadline, keys) = (Deadline::after(timeout), channel::keys(secret));
-    let token = token()?;
+    let token = random()?; // of all attempts
     let mut backoff = Backoff::up_to(MAX_PAUSE);
     loop {
         match attempt(server, (membership, token), keys.as_ref(), &deadline) {
@@ -56,7 +57,7 @@ pub(crate) fn join(
 
 fn attempt(
     server: &str,
-    (membership, token): (&Membership, u128),
+    (membership, token): (&Membership, [u8; SEAL]),
     keys: Option<&HandshakeKeys>,
     deadline: &Deadline,
 ) -> Result<Exchange, Attempt> {
@@ -75,12 +76,6 @@ fn attempt(
     };
     limits.check()?;
     Ok(Exchange::new(membership.clone(), limits, Box::new(client)))
-}
-
-/// By which the server knows the attempts of one call.
-fn token() -> Result<u128> {
-    let random = proof::random().map_err(|error| ExchangeError::Storage(error.to_string()))?;
-    Ok(random.iter().take(16).fold(0, |token, byte| token << 8 | u128::from(*byte)))
 }
 
 /// Why an attempt made no connection.

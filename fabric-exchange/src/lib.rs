@@ -65,6 +65,7 @@ mod jobs;
 mod keepalive;
 mod launch;
 mod limits;
+mod random;
 mod rendezvous;
 mod server;
 mod stored;

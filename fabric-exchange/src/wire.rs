@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use fabric_util::proof::SEAL;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -40,7 +41,7 @@ pub(crate) enum Ask {
     Join {
         membership: Membership,
         /// Drawn at random for each call, the same in all its attempts: by it the server knows one whose answer was lost.
-        token: u128,
+        token: [u8; SEAL],
     },
     Put {
         key: String,
@@ -144,7 +145,7 @@ mod tests {
 
     fn any_ask() -> impl Strategy<Value = Ask> {
         prop_oneof![
-            (any_membership(), any::<u128>())
+            (any_membership(), any::<[u8; SEAL]>())
                 .prop_map(|(membership, token)| Ask::Join { membership, token }),
             Just(Ask::Here),
             (any::<String>(), any_blob()).prop_map(|(key, blob)| Ask::Put { key, blob }),

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 
-use fabric_util::proof::{HandshakeKeys, Prover};
+use fabric_util::proof::{HandshakeKeys, Prover, SEAL};
 use mio::net::TcpStream;
 
 use crate::channel::{
@@ -44,7 +44,7 @@ pub(super) struct Connection {
     /// Where it has joined.
     pub(super) place: Option<Place>,
     /// By which it has joined, until it was heard of again: it may not know so.
-    pub(super) token: Option<u128>,
+    pub(super) token: Option<[u8; SEAL]>,
     /// It ends once its output is written.
     pub(super) is_leaving: bool,
     phase: Phase,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use fabric_util::fair_table::FairTable;
 use fabric_util::log_limiter::{PeerEvent, PeerLog};
 use fabric_util::log_line;
-use fabric_util::proof::HandshakeKeys;
+use fabric_util::proof::{HandshakeKeys, SEAL};
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token, Waker};
 
@@ -48,7 +48,7 @@ pub(super) struct Reactor {
     join_until: BTreeMap<u64, Instant>,
     members: usize,
     /// Members that may not know so, by the token with which they joined.
-    unaware: HashMap<u128, u64>,
+    unaware: HashMap<[u8; SEAL], u64>,
     /// Those that may have something to do.
     ready: BTreeSet<u64>,
     accept_at: Option<Instant>,

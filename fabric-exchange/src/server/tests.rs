@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fabric_core::Secret;
+use fabric_util::proof::SEAL;
 use fabric_util::splitmix::SplitMix64;
 use serde_bytes::ByteBuf;
 
@@ -13,6 +14,7 @@ use super::*;
 use crate::channel::{self, Frames, HELLO, LENGTH, PROOF};
 use crate::exchange::Exchange;
 use crate::job::{Job, Membership};
+use crate::random::random;
 use crate::rendezvous::{JoinOptions, Rendezvous};
 use crate::wire::{self, Answer, Ask, MAX_ANSWER, MAX_WAITS, Request, Say};
 
@@ -86,21 +88,19 @@ impl Raw {
     }
 
     fn joined(to: SocketAddr, membership: &Membership) -> Self {
-        let mut raw = Self::connect(to);
-        let token = raw.stream.local_addr().unwrap().port().into();
-        raw.join(membership, token).unwrap();
+        let mut raw = Self::unaware(to, membership, random().unwrap());
         raw.say(0, Ask::Here);
         raw
     }
 
     /// Has joined, and the server does not know that this end knows it.
-    fn unaware(to: SocketAddr, membership: &Membership, token: u128) -> Self {
+    fn unaware(to: SocketAddr, membership: &Membership, token: [u8; SEAL]) -> Self {
         let mut raw = Self::connect(to);
         raw.join(membership, token).unwrap();
         raw
     }
 
-    fn join(&mut self, membership: &Membership, token: u128) -> Result<()> {
+    fn join(&mut self, membership: &Membership, token: [u8; SEAL]) -> Result<()> {
         self.say(0, Ask::Join { membership: membership.clone(), token });
         match self.hear().say {
             Say::Joined(_) => Ok(()),
@@ -129,10 +129,10 @@ fn a_join_whose_answer_was_lost_is_repeated() {
     let server = server(|_| {});
     let (at, membership) = (server.local_addr(), member("job", 2, 1));
     let other = join(at, &member("job", 2, 0), None).unwrap();
-    let mut hangs = Raw::unaware(at, &membership, 7);
-    let stranger = Raw::connect(at).join(&membership, 8);
+    let mut hangs = Raw::unaware(at, &membership, [7; SEAL]);
+    let stranger = Raw::connect(at).join(&membership, [8; SEAL]);
     assert!(matches!(stranger, Err(ExchangeError::AlreadyJoined { rank: 1 })), "{stranger:?}");
-    let again = Raw::unaware(at, &membership, 7);
+    let again = Raw::unaware(at, &membership, [7; SEAL]);
     assert_eq!(hangs.stream.read(&mut [0]).unwrap(), 0, "the first one is ended");
     drop(again);
     // Whether the server has seen that is a matter of time.
@@ -155,7 +155,7 @@ fn a_rank_that_knows_that_it_joined_is_lost_with_its_connection() {
     drop(Raw::joined(at, &member("job", 2, 1)));
     let lost = other.get("key", PATIENCE);
     assert!(matches!(lost, Err(ExchangeError::RankLost { rank: 1 })), "{lost:?}");
-    let again = Raw::connect(at).join(&member("job", 2, 1), 1);
+    let again = Raw::connect(at).join(&member("job", 2, 1), [1; SEAL]);
     assert!(matches!(again, Err(ExchangeError::AlreadyJoined { rank: 1 })), "{again:?}");
 }
 
@@ -261,7 +261,7 @@ fn only_a_client_with_the_secret_joins() {
 fn a_member_asks_nothing_that_a_client_would_not() {
     let server = server(|_| {});
     let mut raw = Raw::joined(server.local_addr(), &member("job", 2, 0));
-    raw.say(1, Ask::Join { membership: member("job", 2, 1), token: 2 });
+    raw.say(1, Ask::Join { membership: member("job", 2, 1), token: [2; SEAL] });
     raw.say(2, Ask::Put { key: String::new(), blob: ByteBuf::new() });
     raw.say(3, Ask::Put { key: "k".repeat(300), blob: ByteBuf::new() });
     raw.say(4, Ask::Put { key: "u".into(), blob: ByteBuf::from(vec![0; 4097]) });

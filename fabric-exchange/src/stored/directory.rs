@@ -5,13 +5,13 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use fabric_util::proof;
 use rustix::fs::{CWD, OFlags, RenameFlags};
 
 use super::names::name_of;
 use super::store::Store;
 use crate::error::{ExchangeError, Result};
 use crate::job::Job;
+use crate::random::random;
 
 /// What is being written begins with this, and is seen by no reader.
 const UNFINISHED: &str = ".new-";
@@ -45,9 +45,9 @@ impl Directory {
     }
 
     fn random_name(prefix: &str) -> Result<String> {
-        let random = proof::random().map_err(|error| ExchangeError::Storage(error.to_string()))?;
-        let random: String = random.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        Ok(format!("{prefix}{random}"))
+        let number = random()?;
+        let digits: String = number.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        Ok(format!("{prefix}{digits}"))
     }
 }
 

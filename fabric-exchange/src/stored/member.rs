@@ -6,7 +6,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fabric_core::Secret;
-use fabric_util::proof;
 
 use super::names::{gate, name_of};
 use super::sealed::{OVERHEAD, Sealer};
@@ -15,6 +14,7 @@ use crate::error::{ExchangeError, MissingRanks, Result};
 use crate::exchange::{Backend, Exchange};
 use crate::job::{Membership, gather_key};
 use crate::limits::{Backoff, Deadline, Limits};
+use crate::random::random;
 
 const KEYS: &str = "keys";
 const GONE: &str = "gone";
@@ -57,7 +57,7 @@ pub(crate) fn join<S: Store + 'static>(
         return Err(ExchangeError::SizeDiffers { own: job.size(), others });
     }
     // By that this process knows its own entry: some stores try again on their own, and find what they made.
-    let own = proof::random().map_err(|error| ExchangeError::Storage(error.to_string()))?;
+    let own = random()?;
     match member.create_or_read(MEMBERS, &rank.to_string(), &own, SMALL)? {
         Some(other) if other != own => Err(ExchangeError::AlreadyJoined { rank }),
         _ => Ok(Exchange::new(membership.clone(), limits, Box::new(member))),
