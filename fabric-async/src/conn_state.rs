@@ -273,6 +273,10 @@ impl ConnState {
                 } else {
                     inbox.messages.push_back(Message { buffer, immediate });
                 }
+                if inbox.posted == 0 && !self.is_of_datagrams {
+                    // If the connection has ended, nothing else says so to those that wait for notifications.
+                    self.watchers.wake_first(wakers);
+                }
                 // A future that joins the queue locks the inbox afterwards.
                 if !self.receivers.is_empty() {
                     self.receivers.wake_first(wakers);
@@ -325,5 +329,38 @@ impl ConnState {
     pub(crate) async fn closed(&self) -> DisconnectReason {
         let mut wait = self.wait();
         poll_fn(|cx| wait.poll_end(cx)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fabric::EndpointId;
+
+    use super::*;
+    use crate::wait_queue::Waiter;
+    use crate::wakers::tests::Count;
+
+    /// A connection's end may be heard of while its last receive is on its way here: who waits looks once more then.
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no sockets")]
+    fn the_last_receive_wakes_those_who_wait_for_the_end() {
+        let node = crate::Node::builder().build().unwrap();
+        for kind in [OpKind::Recv, OpKind::RecvWrite] {
+            for of in [
+                |state: &ConnState| state.receivers.clone(),
+                |state: &ConnState| state.watchers.clone(),
+            ] {
+                let state = ConnState::new(&node.inner.reactor.timers);
+                state.inbox().posted = 1;
+                state.ended(DisconnectReason::Remote, &mut Wakers::new());
+                let (queue, mut waiter, count) =
+                    (of(&state), Waiter::default(), Arc::new(Count::default()));
+                assert!(queue.is_turn(&mut waiter, Some(&count.clone().into())));
+                let done = Completion::new(0, EndpointId(1), kind, Status::Ok);
+                let _ = state.arrived(&done, 0, node.pool().alloc(8).unwrap(), &mut Wakers::new());
+                assert_eq!(count.get(), 1, "{kind:?}");
+                queue.leave(&mut waiter);
+            }
+        }
     }
 }
