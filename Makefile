@@ -109,7 +109,7 @@ miri-toolchain miri-core miri-handles miri-async:
 bench: setup ## Performance beside plain sockets, libfabric and UCX, with a report: ten minutes; ARGS as in scripts/bench --help
 	@CARGO="$(CARGO)" scripts/bench $(ARGS)
 
-libfabric: setup ## Programs that speak libfabric, Open MPI among them, over the provider for it; FABTESTS=folder of fabtests' programs
+libfabric: setup ## Programs that speak libfabric, Open MPI among them, over the provider for it; FABTESTS=, OSU=folder with their programs
 	@CARGO="$(CARGO)" scripts/libfabric $(ARGS)
 
 softroce: ## Run CMD="..." in a guest with a software RDMA device; OPTIONS="..." as in scripts/softroce --help
