@@ -194,44 +194,57 @@ impl BoundEndpoints {
 
 impl BoundEndpoints {
     /// As `resolve`, of a receive of a shared queue.
+    #[inline]
     pub(super) fn resolve_shared(
         &mut self,
         raw: &RawCompletion,
         drops: &mut DeferredDrops,
-        deliver: &mut dyn FnMut(Completion, RegionRefs, Token) -> Option<RegionRefs>,
+        deliver: &mut impl FnMut(Completion, RegionRefs, Token) -> Option<RegionRefs>,
     ) {
         let BoundEndpoints { events, slots, unknown_tokens, .. } = self;
         let Some(BoundReceives { id, slots, .. }) = find_receives(slots, raw.token) else {
             *unknown_tokens += 1;
             return;
         };
-        let mut slots = slots.lock();
-        let (id, mut early) = (raw.endpoint.unwrap_or(*id), None);
-        let mut end = |slots: &mut SlotTable, op: InFlightOp| {
-            let completion = received(raw, op.context, id);
-            if let Some(shared) = slots.endpoint(id)
-                && count_received(shared, &completion)
-            {
-                early = Some(shared.clone());
-            }
-            if let Some(regions) = deliver(completion, op.regions, raw.token) {
-                regions.release(drops);
-                slots.credit();
-            }
-        };
+        let id = raw.endpoint.unwrap_or(*id);
+        let mut table = slots.lock();
         if raw.flushes_earlier {
             // A device that vanished completes one for all.
-            slots.take_all().into_iter().for_each(|op| end(&mut slots, op));
-        } else if let Some(op) = slots.take(raw.token.sequence()) {
-            end(&mut slots, op);
-        } else {
-            *unknown_tokens += 1;
+            for op in table.take_all() {
+                end_shared(&mut table, op, raw, id, drops, deliver);
+            }
+            return;
         }
-        drop(slots);
+        let Some(op) = table.take(raw.token.sequence()) else {
+            *unknown_tokens += 1;
+            return;
+        };
+        let early = end_shared(&mut table, op, raw, id, drops, deliver);
+        drop(table);
         if let Some(shared) = early {
             connected_early(events, &shared);
         }
     }
+}
+
+/// Ends a receive of a shared queue; gives the endpoint whose message took it if that is not known to be connected yet.
+#[inline]
+fn end_shared(
+    table: &mut SlotTable,
+    op: InFlightOp,
+    raw: &RawCompletion,
+    id: EndpointId,
+    drops: &mut DeferredDrops,
+    deliver: &mut impl FnMut(Completion, RegionRefs, Token) -> Option<RegionRefs>,
+) -> Option<Arc<EndpointShared>> {
+    let completion = received(raw, op.context, id);
+    let endpoint = table.endpoint(id);
+    let early = endpoint.filter(|shared| count_received(shared, &completion)).cloned();
+    if let Some(regions) = deliver(completion, op.regions, raw.token) {
+        regions.release(drops);
+        table.credit();
+    }
+    early
 }
 
 /// The completion of a receive, as its provider reports it.
@@ -251,6 +264,7 @@ fn received(raw: &RawCompletion, context: u64, endpoint: EndpointId) -> Completi
 
 /// Counts a receive of a shared queue for the endpoint whose message took it; says whether that is not known to be connected
 /// yet.
+#[inline]
 fn count_received(shared: &EndpointShared, completion: &Completion) -> bool {
     let ends = &shared.counters.recv.ends;
     if !completion.is_ok() {
