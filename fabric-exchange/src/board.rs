@@ -11,6 +11,9 @@ const GATHER_BYTES: usize = 32 << 10;
 /// What each blob of an answer counts beside its bytes.
 const GATHER_ENTRY: usize = 8;
 
+/// What each rank of a barrier counts.
+const ARRIVAL: u64 = 8;
+
 /// A barrier that not every rank has passed.
 #[derive(Default)]
 struct Gate {
@@ -91,19 +94,12 @@ impl Board {
             return Ok(**there == *blob);
         }
         self.check_keys()?;
-        let bytes = self.bytes + self.bytes_for(key, blob);
-        if bytes > self.limits.job_bytes {
-            return Err(ExchangeError::full(
-                "the job's blobs have more bytes",
-                self.limits.job_bytes,
-            ));
-        }
-        self.bytes = bytes;
+        self.take_bytes(self.bytes_for(key, blob))?;
         self.blobs.insert(key.to_owned(), blob.into());
         Ok(true)
     }
 
-    /// The bytes of all blobs and their keys.
+    /// The bytes of all blobs and their keys, and of barriers.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -113,6 +109,24 @@ impl Board {
         if self.blobs.contains_key(key) { 0 } else { (key.len() + blob.len()) as u64 }
     }
 
+    /// The bytes that it takes for a rank to come to a barrier: none if it has.
+    pub(crate) fn bytes_to_arrive(&self, name: &str, round: u32, rank: u32) -> u64 {
+        match self.gates.get(&(name.to_owned(), round)) {
+            Some(gate) if gate.arrived.contains(&rank) => 0,
+            Some(_) => ARRIVAL,
+            None => name.len() as u64 + ARRIVAL,
+        }
+    }
+
+    fn take_bytes(&mut self, more: u64) -> Result<()> {
+        let (bytes, max) = (self.bytes + more, self.limits.job_bytes);
+        if bytes > max {
+            return Err(ExchangeError::full("the job's blobs and barriers have more bytes", max));
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
+
     fn check_keys(&self) -> Result<()> {
         if self.blobs.len() + self.gates.len() < self.limits.job_keys as usize {
             return Ok(());
@@ -120,12 +134,11 @@ impl Board {
         Err(ExchangeError::full("the job has more keys and barriers", self.limits.job_keys))
     }
 
-    /// A rank's part of a gather is not needed any more; gives the bytes that it took.
-    pub(crate) fn forget(&mut self, round: u32, rank: u32) -> u64 {
+    /// A rank's part of a gather is not needed any more.
+    pub(crate) fn forget(&mut self, round: u32, rank: u32) {
         let key = gather_key(round, rank);
         let bytes = self.blobs.remove(&key).map_or(0, |blob| (key.len() + blob.len()) as u64);
         self.bytes -= bytes;
-        bytes
     }
 
     /// The blob, if it is there.
@@ -174,6 +187,7 @@ impl Board {
         if !self.gates.contains_key(&place) {
             self.check_keys()?;
         }
+        self.take_bytes(self.bytes_to_arrive(name, round, rank))?;
         self.gates.entry(place).or_default().arrived.insert(rank);
         Ok(())
     }
@@ -190,6 +204,7 @@ impl Board {
             gate.passed.insert(rank);
             if gate.passed.len() == self.size as usize {
                 self.gates.remove(&place);
+                self.bytes -= name.len() as u64 + ARRIVAL * u64::from(self.size);
             }
             return Ok(true);
         }
@@ -231,18 +246,26 @@ mod tests {
 
     #[test]
     fn bounds_hold() {
-        let limits = Limits { blob_bytes: 4, job_keys: 3, job_bytes: 9, ..Limits::default() };
+        let limits = Limits { blob_bytes: 4, job_keys: 3, job_bytes: 18, ..Limits::default() };
         let mut board = Board::new(1, limits);
         assert!(matches!(board.put("a", b"12345"), Err(ExchangeError::TooLong { max: 4, .. })));
         assert_eq!(board.put("a", b"1234"), Ok(true));
         assert_eq!((board.put("a", b"1234"), board.put("a", b"123")), (Ok(true), Ok(false)));
-        assert!(matches!(board.put("b", b"1234"), Err(ExchangeError::Full { max: 9, .. })));
         assert_eq!(board.put("b", b""), Ok(true));
         board.join(0, 1).unwrap();
-        board.arrive("x", 0, 0).unwrap();
+        let bytes = board.bytes();
+        for _ in 0..2 {
+            board.arrive("x", 0, 0).unwrap();
+            assert_eq!((board.bytes() - bytes, board.bytes_to_arrive("x", 0, 0)), (9, 0));
+        }
         assert!(matches!(board.put("c", b""), Err(ExchangeError::Full { max: 3, .. })));
         assert!(matches!(board.arrive("y", 0, 0), Err(ExchangeError::Full { max: 3, .. })));
         assert_eq!(board.pass("x", 0, 0), Ok(true));
+        assert_eq!(board.bytes(), bytes);
+        // There are keys left, and no bytes.
+        let long = board.put("cccccccccc", b"1234");
+        assert!(matches!(long, Err(ExchangeError::Full { max: 18, .. })));
+        assert!(matches!(board.arrive("yyyyy", 0, 0), Err(ExchangeError::Full { max: 18, .. })));
         board.arrive("y", 0, 0).unwrap();
     }
 

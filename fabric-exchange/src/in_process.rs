@@ -3,7 +3,6 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::board::Board;
 use crate::error::{MissingRanks, Result};
 use crate::exchange::{Backend, Exchange};
 use crate::job::Membership;
@@ -89,11 +88,11 @@ impl LocalMember {
     fn wait<T>(
         &self,
         deadline: &Deadline,
-        mut ask: impl FnMut(&mut Board) -> Result<Option<T>>,
+        mut ask: impl FnMut(&mut Jobs) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
         let mut jobs = self.place.lock();
         loop {
-            if let Some(answer) = ask(jobs.existing(self.job)?)? {
+            if let Some(answer) = ask(&mut jobs)? {
                 return Ok(Some(answer));
             }
             let left = deadline.left();
@@ -114,12 +113,12 @@ impl Backend for LocalMember {
     }
 
     fn get(&self, key: &str, deadline: &Deadline) -> Result<Option<Vec<u8>>> {
-        self.wait(deadline, |board| Ok(board.look(key)?.map(<[u8]>::to_vec)))
+        self.wait(deadline, |jobs| Ok(jobs.existing(self.job)?.look(key)?.map(<[u8]>::to_vec)))
     }
 
     fn gather(&self, round: u32, first: u32, deadline: &Deadline) -> Result<Vec<Vec<u8>>> {
-        let part = self.wait(deadline, |board| {
-            let part = board.gather(round, first)?;
+        let part = self.wait(deadline, |jobs| {
+            let part = jobs.existing(self.job)?.gather(round, first)?;
             let part: Vec<_> = part.into_iter().map(<[u8]>::to_vec).collect();
             Ok((!part.is_empty()).then_some(part))
         });
@@ -127,21 +126,20 @@ impl Backend for LocalMember {
     }
 
     fn barrier(&self, name: &str, round: u32, deadline: &Deadline) -> Result<MissingRanks> {
-        self.place.lock().existing(self.job)?.arrive(name, round, self.rank)?;
+        let (gate, rank) = ((name, round), self.rank);
+        self.place.lock().arrive(self.job, gate, rank)?;
         self.place.changed.notify_all();
-        let rank = self.rank;
-        let passed =
-            self.wait(deadline, |board| Ok(board.pass(name, round, rank)?.then_some(())))?;
+        let pass = |jobs: &mut Jobs| Ok(jobs.pass(self.job, gate, rank)?.then_some(()));
+        let passed = self.wait(deadline, pass)?;
         if passed.is_some() {
             return Ok(MissingRanks::default());
         }
         let mut jobs = self.place.lock();
-        let board = jobs.existing(self.job)?;
         // The last rank may have come just now.
-        if board.pass(name, round, rank)? {
+        if jobs.pass(self.job, gate, rank)? {
             return Ok(MissingRanks::default());
         }
-        Ok(board.missing(name, round))
+        Ok(jobs.existing(self.job)?.missing(name, round))
     }
 
     fn forget(&self, round: u32) -> Result<()> {

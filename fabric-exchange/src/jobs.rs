@@ -26,7 +26,7 @@ struct Entry {
 pub(crate) struct Jobs {
     limits: Limits,
     max: usize,
-    /// Bytes of the blobs of all.
+    /// Bytes of the blobs and barriers of all.
     max_bytes: u64,
     bytes: u64,
     /// A job without members is forgotten after so long.
@@ -37,7 +37,7 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
-    /// Room for `max` jobs, whose blobs have `max_bytes` together.
+    /// Room for `max` jobs, whose blobs and barriers have `max_bytes` together.
     pub(crate) fn new(limits: Limits, max: usize, max_bytes: u64, keep: Duration) -> Self {
         let (by_title, entries) = Default::default();
         Jobs { limits, max, max_bytes, bytes: 0, keep, numbered: 0, by_title, entries }
@@ -73,36 +73,59 @@ impl Jobs {
         Ok(number)
     }
 
-    /// The state of a job; `None` once it is forgotten. Blobs change by [`put`](Jobs::put) and [`take_back`](Jobs::take_back).
-    pub(crate) fn board(&mut self, number: JobNumber) -> Option<&mut Board> {
-        self.entries.get_mut(&number).map(|entry| &mut entry.board)
+    /// The state of a job; `None` once it is forgotten.
+    pub(crate) fn board(&self, number: JobNumber) -> Option<&Board> {
+        self.entries.get(&number).map(|entry| &entry.board)
     }
 
     /// The state of a job that has members.
     ///
     /// # Errors
     /// `Disconnected`: it is forgotten.
-    pub(crate) fn existing(&mut self, number: JobNumber) -> Result<&mut Board> {
+    pub(crate) fn existing(&self, number: JobNumber) -> Result<&Board> {
         self.board(number).ok_or_else(forgotten)
     }
 
     /// As [`Board::put`]. Jobs without members are forgotten for it if all have too many bytes.
     pub(crate) fn put(&mut self, number: JobNumber, key: &str, blob: &[u8]) -> Result<bool> {
-        let needed = self.existing(number)?.bytes_for(key, blob);
-        while self.bytes + needed > self.max_bytes {
-            if !self.forget_longest_idle() {
-                return Err(ExchangeError::full("all jobs' blobs have more bytes", self.max_bytes));
-            }
-        }
-        let is_kept = self.existing(number)?.put(key, blob)?;
-        self.bytes += needed;
-        Ok(is_kept)
+        self.make_room(self.existing(number)?.bytes_for(key, blob))?;
+        self.change(number, |board| board.put(key, blob))?
+    }
+
+    /// As [`Board::arrive`], and [`put`](Jobs::put).
+    pub(crate) fn arrive(&mut self, number: JobNumber, gate: (&str, u32), rank: u32) -> Result<()> {
+        let (name, round) = gate;
+        self.make_room(self.existing(number)?.bytes_to_arrive(name, round, rank))?;
+        self.change(number, |board| board.arrive(name, round, rank))?
+    }
+
+    /// As [`Board::pass`].
+    pub(crate) fn pass(&mut self, number: JobNumber, gate: (&str, u32), rank: u32) -> Result<bool> {
+        self.change(number, |board| board.pass(gate.0, gate.1, rank))?
     }
 
     /// A rank's part of a gather is not needed any more.
     pub(crate) fn take_back(&mut self, number: JobNumber, round: u32, rank: u32) -> Result<()> {
-        self.bytes -= self.existing(number)?.forget(round, rank);
+        self.change(number, |board| board.forget(round, rank))
+    }
+
+    fn make_room(&mut self, needed: u64) -> Result<()> {
+        while self.bytes + needed > self.max_bytes {
+            if !self.forget_longest_idle() {
+                let what = "all jobs' blobs and barriers have more bytes";
+                return Err(ExchangeError::full(what, self.max_bytes));
+            }
+        }
         Ok(())
+    }
+
+    /// Changes what a job keeps, and counts its bytes.
+    fn change<T>(&mut self, number: JobNumber, change: impl FnOnce(&mut Board) -> T) -> Result<T> {
+        let entry = self.entries.get_mut(&number).ok_or_else(forgotten)?;
+        let before = entry.board.bytes();
+        let result = change(&mut entry.board);
+        self.bytes = self.bytes - before + entry.board.bytes();
+        Ok(result)
     }
 
     /// What names a job, for logs.
@@ -234,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn the_blobs_of_all_jobs_are_bounded() {
+    fn the_bytes_of_all_jobs_are_bounded() {
         let keep = Duration::from_secs(60);
         let (mut jobs, now) = (Jobs::new(Limits::default(), 8, 64, keep), Instant::now());
         let [a, b] = ["a", "b"].map(|name| jobs.join(&member(name, 0, 2, 0), now).unwrap());
@@ -248,8 +271,15 @@ mod tests {
         let part = gather_key(0, 0);
         assert_eq!(jobs.put(b, &part, &[0; 20]), Ok(true));
         assert_eq!(jobs.bytes, 64);
+        let full = jobs.arrive(b, ("x", 0), 0);
+        assert!(matches!(full, Err(ExchangeError::Full { max: 64, .. })), "{full:?}");
         jobs.take_back(b, 0, 0).unwrap();
         jobs.take_back(b, 0, 0).unwrap();
+        for (rank, bytes) in [(0, 49), (0, 49), (1, 57)] {
+            jobs.arrive(b, ("x", 0), rank).unwrap();
+            assert_eq!(jobs.bytes, bytes);
+        }
+        assert_eq!([0, 1].map(|rank| jobs.pass(b, ("x", 0), rank)), [Ok(true), Ok(true)]);
         assert_eq!(jobs.bytes, 40);
         jobs.depart(a, 0, true, now);
         assert_eq!(jobs.put(b, "key", &[0; 61]), Ok(true), "for the members of another");

@@ -15,7 +15,8 @@ pub struct Limits {
     pub blob_bytes: u32,
     /// Keys of a job, with the parts of its gathers, and with its barriers that not every rank has passed: 65536.
     pub job_keys: u32,
-    /// Bytes of all blobs of a job: 64 MiB. A directory and etcd do not add them up: there it is `job_keys` times `blob_bytes`.
+    /// Bytes of all blobs of a job and their keys, and of barriers, with 8 for each rank that has come: 64 MiB. A directory and etcd do
+    /// not add them up: there it is `job_keys` times `blob_bytes`.
     pub job_bytes: u64,
     /// Ranks of a job: 65536.
     pub ranks: u32,

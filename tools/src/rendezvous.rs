@@ -48,7 +48,7 @@ pub(crate) struct RendezvousArgs {
     /// Keys of one job.
     #[arg(long, value_name = "N", default_value_t = ServerOptions::default().limits.job_keys)]
     max_keys: u32,
-    /// Bytes of the blobs of all jobs.
+    /// Bytes of the blobs and barriers of all jobs.
     #[arg(long, value_name = "N", default_value_t = ServerOptions::default().max_bytes)]
     max_bytes: u64,
     /// Jobs at a time; for one more the one that has had no process for longest is forgotten.

@@ -103,7 +103,7 @@ impl Service {
             }
             Ask::Barrier { name, round, wait_ms } => {
                 check_name("the name of the barrier", &name, MAX_KEY_BYTES)?;
-                self.jobs.existing(job)?.arrive(&name, round, rank)?;
+                self.jobs.arrive(job, (&name, round), rank)?;
                 wait(Awaited::Gate { name, round }, None, wait_ms)
             }
             Ask::Forget { round } => {
@@ -135,24 +135,25 @@ impl Service {
 
     /// The answer to what waited, if there is one.
     fn ready(&mut self, wait: &Wait) -> Option<Say> {
-        let board = match self.jobs.existing(wait.job) {
-            Ok(board) => board,
-            Err(error) => return Some(Say::Failed(error)),
-        };
-        let say = match (&wait.awaited, wait.gather) {
-            (Awaited::Blob(_), Some((round, first))) => board.gather(round, first).map(|part| {
+        self.look(wait).unwrap_or_else(|error| Some(Say::Failed(error)))
+    }
+
+    fn look(&mut self, wait: &Wait) -> Result<Option<Say>> {
+        Ok(match (&wait.awaited, wait.gather) {
+            (Awaited::Blob(_), Some((round, first))) => {
+                let part = self.jobs.existing(wait.job)?.gather(round, first)?;
                 let part: Vec<_> = part.into_iter().map(ByteBuf::from).collect();
                 (!part.is_empty()).then_some(Say::Blobs(part))
-            }),
+            }
             (Awaited::Blob(key), None) => {
-                board.look(key).map(|blob| blob.map(|blob| Say::Blob(ByteBuf::from(blob))))
+                let blob = self.jobs.existing(wait.job)?.look(key)?;
+                blob.map(|blob| Say::Blob(ByteBuf::from(blob)))
             }
             (Awaited::Gate { name, round }, _) => {
-                let is_open = board.pass(name, *round, wait.rank);
-                is_open.map(|is_open| is_open.then(|| Say::Missing(MissingRanks::default())))
+                let is_open = self.jobs.pass(wait.job, (name, *round), wait.rank)?;
+                is_open.then(|| Say::Missing(MissingRanks::default()))
             }
-        };
-        say.unwrap_or_else(|error| Some(Say::Failed(error)))
+        })
     }
 
     /// A member leaves or is lost: what waited for it learns that.
