@@ -229,7 +229,7 @@ impl ActiveEndpoint for MessageEndpoint {
         let endpoint = if let Some(receives) = &receives {
             builder.shared_receives(&receives.queue).build(&completions[TX].part(send)?)?
         } else if is_one {
-            builder.build(&completions[TX].part(send + recv)?)?
+            builder.build(&completions[TX].part(send.saturating_add(recv))?)?
         } else {
             builder.build_with(&completions[TX].part(send)?, &completions[RX].part(recv)?)?
         };

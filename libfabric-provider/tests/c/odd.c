@@ -261,6 +261,28 @@ static void of_refusals(struct fid_fabric *fabric, struct fid_domain *domain, st
     GIVES(fi_close(&ep->fid), 0);
 }
 
+/* More operations than are counted: of either side, or of both together. */
+static void depths(struct fid_fabric *fabric, struct fid_domain *domain, struct fi_info *info) {
+    static const size_t sizes[][2] = {{SIZE_MAX, 0}, {0, SIZE_MAX}, {SIZE_MAX, SIZE_MAX}, {SIZE_MAX, 2}};
+    size_t tx = info->tx_attr->size, rx = info->rx_attr->size;
+    struct fid_ep *ep;
+    struct fid_eq *eq;
+    struct fid_cq *cq;
+    NEEDS(fi_eq_open(fabric, NULL, &eq, NULL));
+    NEEDS(fi_cq_open(domain, NULL, &cq, NULL));
+    for (size_t at = 0; at < sizeof sizes / sizeof *sizes; at++) {
+        info->tx_attr->size = sizes[at][0], info->rx_attr->size = sizes[at][1];
+        NEEDS(fi_endpoint(domain, info, &ep, NULL));
+        NEEDS(fi_ep_bind(ep, &eq->fid, 0));
+        NEEDS(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV));
+        GIVES(fi_enable(ep), -FI_EINVAL);
+        NEEDS(fi_close(&ep->fid));
+    }
+    info->tx_attr->size = tx, info->rx_attr->size = rx;
+    NEEDS(fi_close(&cq->fid));
+    NEEDS(fi_close(&eq->fid));
+}
+
 /* An endpoint that is not enabled, or not connected. */
 static void of_endpoints(struct fid_fabric *fabric, struct fid_domain *domain, struct fi_info *info) {
     struct fid_ep *ep = NULL;
@@ -407,6 +429,7 @@ int main(int count, char **arguments) {
     of_regions(domain);
     of_refusals(fabric, domain, info);
     of_endpoints(fabric, domain, info);
+    depths(fabric, domain, info);
     of_one_side(fabric, domain);
     of_passive_endpoints(fabric, info);
     GIVES(fi_close(&fabric->fid), -FI_EBUSY);
