@@ -37,7 +37,16 @@ pub(crate) struct OpsAv {
         u64,
         *mut c_void,
     ) -> c_int,
-    pub(crate) insertsym: Refused,
+    pub(crate) insertsym: unsafe extern "C" fn(
+        *mut FidAv,
+        *const c_char,
+        usize,
+        *const c_char,
+        usize,
+        *mut u64,
+        u64,
+        *mut c_void,
+    ) -> c_int,
     pub(crate) remove: unsafe extern "C" fn(*mut FidAv, *mut u64, usize, u64) -> c_int,
     pub(crate) lookup: unsafe extern "C" fn(*mut FidAv, u64, *mut c_void, *mut usize) -> c_int,
     pub(crate) straddr:

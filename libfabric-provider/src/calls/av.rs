@@ -25,7 +25,7 @@ static OPS: OpsAv = OpsAv {
     size: size_of::<OpsAv>(),
     insert,
     insertsvc,
-    insertsym: refused,
+    insertsym,
     remove,
     lookup,
     straddr,
@@ -160,6 +160,48 @@ unsafe extern "C" fn insertsvc(
             }
             let place = address::resolve(node, service, (0, false, false));
             Ok(outcomes.put(0, place.and_then(|place| vector.insert(place))))
+        }
+    })
+}
+
+// The counts are those of `fi_av_insertsym` in `fi_av(3)`: services of a node go before the next node.
+unsafe extern "C" fn insertsym(
+    vector: *mut FidAv,
+    node: *const c_char,
+    nodes: usize,
+    service: *const c_char,
+    services: usize,
+    numbers: *mut u64,
+    flags: u64,
+    context: *mut c_void,
+) -> c_int {
+    entry(|| {
+        // SAFETY: a vector of ours, texts that end in zero, and as many places as nodes with as many services.
+        unsafe {
+            let vector = object::<AddressVector>(vector)?;
+            let outcomes = Outcomes::new(numbers, flags, context)?;
+            let (Some(node), Some(service)) = (text(node), text(service)) else {
+                return Err(Errno::INVALID);
+            };
+            let count = nodes.checked_mul(services).and_then(|count| c_int::try_from(count).ok());
+            count.ok_or(Errno::INVALID)?;
+            let mut inserted = 0;
+            for at in 0..nodes {
+                let name = address::node_behind(node, at as u64).ok_or(Errno::INVALID);
+                let first = name.and_then(|name| {
+                    address::resolve(Some(&name), Some(service), (0, false, false))
+                });
+                for further in 0..services {
+                    let place = first.and_then(|first| {
+                        let port = usize::from(first.port()).checked_add(further);
+                        let port = port.and_then(|port| u16::try_from(port).ok());
+                        Ok(SocketAddr::new(first.ip(), port.ok_or(Errno::INVALID)?))
+                    });
+                    let outcome = place.and_then(|place| vector.insert(place));
+                    inserted += outcomes.put(at * services + further, outcome);
+                }
+            }
+            Ok(inserted)
         }
     })
 }

@@ -1,8 +1,8 @@
 //! Addresses: between `struct sockaddr` and ours, and from names.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::mem::{offset_of, zeroed};
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use crate::abi::flags::{FI_FORMAT_UNSPEC, FI_SOCKADDR, FI_SOCKADDR_IN, FI_SOCKADDR_IN6};
 use crate::errno::Errno;
@@ -146,6 +146,27 @@ pub(crate) fn resolve(
     address.ok_or(Errno::NO_DATA)
 }
 
+/// The node so many behind another one: the address that is that much more, or the name whose number at its end is.
+pub(crate) fn node_behind(first: &CStr, count: u64) -> Option<CString> {
+    let first = first.to_str().ok()?;
+    let node = match first.parse() {
+        _ if count == 0 => first.to_owned(),
+        Ok(IpAddr::V4(ip)) => {
+            Ipv4Addr::from_bits(ip.to_bits().checked_add(count.try_into().ok()?)?).to_string()
+        }
+        Ok(IpAddr::V6(ip)) => {
+            Ipv6Addr::from_bits(ip.to_bits().checked_add(count.into())?).to_string()
+        }
+        Err(_) => {
+            let (name, digits) =
+                first.split_at(first.trim_end_matches(|c: char| c.is_ascii_digit()).len());
+            let number = digits.parse::<u64>().ok()?.checked_add(count)?;
+            format!("{name}{number:0width$}", width = digits.len())
+        }
+    };
+    CString::new(node).ok()
+}
+
 /// The address that packets to a peer leave from, by the routing table. Nothing is sent.
 pub(crate) fn source_for(peer: SocketAddr) -> Option<IpAddr> {
     let any: IpAddr = if peer.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
@@ -166,6 +187,25 @@ mod tests {
         }
         assert_eq!(from_bytes(&[]), None);
         assert_eq!(from_bytes(&[0; 28]), None);
+    }
+
+    #[test]
+    fn nodes_are_counted_from_the_first() {
+        for (first, count, node) in [
+            (c"10.1.1.1", 0, Some(c"10.1.1.1")),
+            (c"10.1.1.255", 1, Some(c"10.1.2.0")),
+            (c"255.255.255.255", 1, None),
+            (c"10.1.1.1", 1 << 32, None),
+            (c"2001:db8::ffff", 1, Some(c"2001:db8::1:0")),
+            (c"host10", 1, Some(c"host11")),
+            (c"host09", 1, Some(c"host10")),
+            (c"host9", 2, Some(c"host11")),
+            (c"host", 0, Some(c"host")),
+            (c"host", 1, None),
+            (c"host18446744073709551615", 1, None),
+        ] {
+            assert_eq!(node_behind(first, count).as_deref(), node, "{first:?} and {count}");
+        }
     }
 
     #[test]

@@ -65,6 +65,33 @@ static void granted(void) {
     fi_freeinfo(asked);
 }
 
+/* Two nodes with the ports 9 and 10, the first of which is there. */
+static void symmetric_addresses(struct end *a) {
+    fi_addr_t numbers[4], again;
+    struct sockaddr_in first, last;
+    size_t len = sizeof first;
+    int errors[4];
+    GIVES(fi_av_insertsym(a->av, host(), 2, "9", 2, numbers, FI_SYNC_ERR, errors), 4);
+    GIVES(errors[0] | errors[1] | errors[2] | errors[3], 0);
+    GIVES(fi_av_insertsvc(a->av, host(), "9", &again, 0, NULL), 1);
+    GIVES(numbers[0], again);
+    GIVES(fi_av_lookup(a->av, numbers[0], &first, &len), 0);
+    GIVES(fi_av_lookup(a->av, numbers[3], &last, &len), 0);
+    GIVES(ntohl(last.sin_addr.s_addr), ntohl(first.sin_addr.s_addr) + 1);
+    GIVES(ntohs(last.sin_port), 10);
+    GIVES(fi_av_remove(a->av, numbers, 4, 0), 0);
+    GIVES(fi_av_remove(a->av, &again, 1, 0), 0);
+    /* The second port is none. */
+    GIVES(fi_av_insertsym(a->av, host(), 1, "65535", 2, numbers, FI_SYNC_ERR, errors), 1);
+    GIVES(errors[0], 0);
+    GIVES(errors[1], FI_EINVAL);
+    SO(numbers[1] == FI_ADDR_NOTAVAIL);
+    GIVES(fi_av_remove(a->av, numbers, 1, 0), 0);
+    GIVES(fi_av_insertsym(a->av, host(), 1, NULL, 1, numbers, 0, NULL), -FI_EINVAL);
+    GIVES(fi_av_insertsym(a->av, host(), SIZE_MAX, "9", 2, numbers, 0, NULL), -FI_EINVAL);
+    GIVES(fi_av_insertsym(a->av, host(), 0, "9", 2, numbers, 0, NULL), 0);
+}
+
 static void addresses(struct end *a, struct end *b) {
     fi_addr_t numbers[3], again;
     struct sockaddr_in many[3] = {b->name, b->name, b->name}, found;
@@ -87,6 +114,7 @@ static void addresses(struct end *a, struct end *b) {
     GIVES(fi_av_insertsvc(a->av, text, NULL, &again, 0, NULL), 1);
     GIVES(again, 1);
     GIVES(fi_av_remove(a->av, &again, 1, 0), 0);
+    symmetric_addresses(a);
     GIVES(fi_av_lookup(a->av, 0, &found, &len), 0);
     SO(!memcmp(&found, &b->name, sizeof found));
     GIVES(fi_av_lookup(a->av, 7, &found, &len), -FI_EINVAL);

@@ -237,6 +237,7 @@ static void address_some(void) {
     CALL(fi_av_insert(av, to, count, one_in(4) ? NULL : numbers, one_in(16) ? some_flags() : 0, NULL));
     CALL(fi_av_lookup(av, draw(8), to, &len));
     if (one_in(8)) CALL(fi_av_insertsvc(av, host(), "1", numbers, 0, NULL));
+    if (one_in(8)) CALL(fi_av_insertsym(av, host(), draw(3), "1", draw(3), one_in(4) ? NULL : numbers, one_in(16) ? some_flags() : 0, NULL));
     if (one_in(4)) CALL(fi_av_remove(av, one_in(8) ? NULL : numbers, draw(2), one_in(16) ? some_flags() : 0));
     len = draw(sizeof text);
     (void)fi_av_straddr(av, some_place(1), one_in(4) ? NULL : text, &len);
