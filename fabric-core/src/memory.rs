@@ -39,6 +39,8 @@ use portable as arch;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use x86_64 as arch;
 
+use std::mem::MaybeUninit;
+
 use crate::atomic::{self, AtomicCall, AtomicOp, AtomicScalar};
 
 pub use owned::Memory;
@@ -65,6 +67,16 @@ pub unsafe fn store(dst: *mut u8, src: &[u8]) {
 pub unsafe fn load(src: *const u8, dst: &mut [u8]) {
     // SAFETY: the caller answers for `src`; `dst` is a live slice.
     unsafe { arch::load(dst.as_mut_ptr(), src, dst.len()) }
+}
+
+/// As [`load`], to bytes that need not be initialized before.
+///
+/// # Safety
+/// As for [`load`].
+#[inline]
+pub unsafe fn load_into(src: *const u8, dst: &mut [MaybeUninit<u8>]) {
+    // SAFETY: the caller answers for `src`; `dst` is a live slice.
+    unsafe { arch::load(dst.as_mut_ptr().cast(), src, dst.len()) }
 }
 
 /// Appends a copy of `len` bytes of region memory to `out`.

@@ -1,6 +1,6 @@
 //! Accesses on x86-64.
 //!
-//! Up to 32 bytes a copy loads two registers that meet or overlap in the middle, then stores both; so
+//! Up to 32 bytes a copy loads two registers that meet or overlap in the middle, then stores both; up to 64 bytes, four. So
 //! overlapping ranges need no care. Longer ones go by `vectors`, very long ones by `rep movsb`. No store is
 //! of the weakly ordered (non-temporal) kind, so a release store afterwards publishes them all.
 
@@ -14,20 +14,21 @@ mod vectors;
 pub(super) use self::{copy as load, copy as store};
 pub(super) use vectors::copy_vectors;
 
-/// Copies `len` bytes as if by way of a buffer.
+/// Copies `len` bytes as if by way of a buffer. Not inlined: a message is copied several times on its way, and then this code is in
+/// the cache.
 ///
 /// # Safety
 /// `src` is readable and `dst` writable for `len` bytes.
-#[inline]
+#[inline(never)]
 pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
     /// Two moves that cover `len` bytes, each at least half: load both, then store both.
     macro_rules! two {
-        ($class:ident, $size:literal, $mov:literal, $ptr:literal, $load:literal, $store:literal) => {
+        ($class:ident, $size:literal, $mov:literal, $ptr:literal, $instruction:literal) => {
             asm!(
-                concat!($load, " {a", $mov, "}, ", $ptr, " ptr [{src}]"),
-                concat!($load, " {b", $mov, "}, ", $ptr, " ptr [{src} + {len} - ", $size, "]"),
-                concat!($store, " ", $ptr, " ptr [{dst}], {a", $mov, "}"),
-                concat!($store, " ", $ptr, " ptr [{dst} + {len} - ", $size, "], {b", $mov, "}"),
+                concat!($instruction, " {a", $mov, "}, ", $ptr, " ptr [{src}]"),
+                concat!($instruction, " {b", $mov, "}, ", $ptr, " ptr [{src} + {len} - ", $size, "]"),
+                concat!($instruction, " ", $ptr, " ptr [{dst}], {a", $mov, "}"),
+                concat!($instruction, " ", $ptr, " ptr [{dst} + {len} - ", $size, "], {b", $mov, "}"),
                 a = out($class) _,
                 b = out($class) _,
                 src = in(reg) src,
@@ -39,21 +40,27 @@ pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
     }
     // SAFETY: every access lies within the `len` bytes that the caller answers for.
     unsafe {
-        match len {
-            0 => {}
-            1 => asm!(
+        if len > 64 {
+            copy_long(dst, src, len);
+        } else if len > 32 {
+            copy_vectors(dst, src, len, false);
+        } else if len > 16 {
+            two!(xmm_reg, 16, ":x", "xmmword", "movups");
+        } else if len >= 8 {
+            two!(reg, 8, ":r", "qword", "mov");
+        } else if len >= 4 {
+            two!(reg, 4, ":e", "dword", "mov");
+        } else if len >= 2 {
+            two!(reg, 2, ":x", "word", "mov");
+        } else if len == 1 {
+            asm!(
                 "movzx {a:e}, byte ptr [{src}]",
                 "mov byte ptr [{dst}], {a:l}",
                 a = out(reg) _,
                 src = in(reg) src,
                 dst = in(reg) dst,
                 options(nostack, preserves_flags),
-            ),
-            2..=3 => two!(reg, 2, ":x", "word", "mov", "mov"),
-            4..=7 => two!(reg, 4, ":e", "dword", "mov", "mov"),
-            8..=16 => two!(reg, 8, ":r", "qword", "mov", "mov"),
-            17..=32 => two!(xmm_reg, 16, ":x", "xmmword", "movups", "movups"),
-            33.. => copy_long(dst, src, len),
+            );
         }
     }
 }
@@ -61,7 +68,7 @@ pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
 /// From this length on a copy is left to `rep movsb`, which writes whole lines without reading them first.
 const STRING_MOVE: usize = 32 << 10;
 
-/// [`copy`] of 33 bytes and more.
+/// [`copy`] of 65 bytes and more.
 unsafe fn copy_long(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: the caller's promise; AVX is used only where it is there.
     unsafe {
