@@ -45,8 +45,12 @@ impl CompletionRing {
             return;
         }
         let mut state = self.state.lock();
-        // Mostly it is one: reserving for many and copying runs costs more than this.
-        completions.iter().copied().flatten().for_each(|one| state.queue.push_back(*one));
+        for some in completions {
+            for one in some {
+                // Mostly it is one: reserving for many and copying runs costs more than this.
+                state.queue.push_back(*one);
+            }
+        }
         self.len.store(state.queue.len(), Ordering::Release);
         if std::mem::take(&mut state.armed) {
             self.wakeup.set();

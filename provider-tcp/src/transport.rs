@@ -72,9 +72,10 @@ impl SocketTransport for TcpTransport {
 impl Transport for TcpTransport {
     #[inline]
     unsafe fn send(&mut self, from: &[IoVec]) -> io::Result<usize> {
-        self.stats.system_calls.add(1);
         // SAFETY: the caller's promise.
-        unsafe { transmit(self.socket.as_fd(), from) }
+        let sent = unsafe { transmit(self.socket.as_fd(), from) };
+        self.stats.system_calls.add(1); // behind it: what is sent is on its way
+        sent
     }
 
     #[inline]

@@ -57,6 +57,7 @@ fn within(max: usize, pieces: &[IoVec]) -> SmallVec<[IoVec; 8]> {
 }
 
 impl<T: Transport> Transport for FaultTransport<T> {
+    #[cold] // not to be in the way where there are no faults
     unsafe fn send(&mut self, from: &[IoVec]) -> io::Result<usize> {
         self.gave_up = self.refusals > 0;
         if self.gave_up {
@@ -72,6 +73,7 @@ impl<T: Transport> Transport for FaultTransport<T> {
         Ok(sent)
     }
 
+    #[cold]
     unsafe fn recv(&mut self, to: &[IoVec]) -> io::Result<usize> {
         self.gave_up = false;
         let max = self.max();

@@ -64,7 +64,7 @@ pub struct Pending {
 }
 
 /// Completions that were made under the link's lock and go to a ring together.
-type Made = SmallVec<[RawCompletion; 1]>;
+type Made = Vec<RawCompletion>;
 
 /// One connection's protocol.
 pub struct Link {
@@ -229,6 +229,12 @@ impl Link {
     }
 
     #[inline]
+    pub(super) fn complete_recv(&mut self, mut completion: RawCompletion) {
+        completion.endpoint = self.recvs.is_shared().then_some(self.context.id);
+        self.made_recvs.push(completion);
+    }
+
+    #[inline]
     pub(super) fn complete_send(&mut self, token: Token, flags: SendFlags, status: Status) {
         if !flags.contains(SendFlags::SIGNALED) && status == Status::Ok {
             self.unsaid = Some(token);
@@ -240,22 +246,29 @@ impl Link {
         self.made_sends.push(completion);
     }
 
+    /// Whether a receive has completed whose completion has not gone to its ring.
+    #[inline]
+    pub(super) fn has_received(&self) -> bool {
+        !self.made_recvs.is_empty()
+    }
+
+    /// Whether there are completions that have not gone to their rings.
+    #[inline]
+    pub(super) fn has_completions(&self) -> bool {
+        !self.made_recvs.is_empty() || !self.made_sends.is_empty()
+    }
+
     /// Hands the completions made to their rings, unless an event has to be reported before. To be called before the
     /// lock of the link is released.
     #[inline]
     pub fn deliver(&mut self) {
-        if self.made_recvs.is_empty() && self.made_sends.is_empty() || self.unreported > 0 {
-            return;
+        if self.has_completions() && self.unreported == 0 {
+            self.push_made();
         }
-        self.push_made();
     }
 
     #[inline(never)] // not to be in the way of a turn that found nothing
     fn push_made(&mut self) {
-        if self.recvs.is_shared() {
-            let id = Some(self.context.id);
-            self.made_recvs.iter_mut().for_each(|completion| completion.endpoint = id);
-        }
         let LinkContext { send_ring, recv_ring, .. } = &self.context;
         if Arc::ptr_eq(send_ring, recv_ring) {
             recv_ring.push([&self.made_recvs, &self.made_sends]);
@@ -309,11 +322,8 @@ impl Link {
     #[inline]
     pub fn may_hold_ack(&self) -> bool {
         self.incoming.debt.is_due() // first: mostly it is not
-            && self.phase == Phase::Open
-            && self.answers.is_empty()
-            && self.sends.nothing_waits()
+            && self.has_nothing_to_send()
             && !self.sends.wants_to_ask()
-            && !self.outgoing.has_output()
             && !self.recvs.owes_credit()
             && self.incoming.debt.is_patient()
     }
@@ -321,12 +331,16 @@ impl Link {
     /// Whether it has nothing to transmit, and nothing to say that no other frame carries, until something is posted or comes.
     #[inline]
     pub fn is_at_rest(&self) -> bool {
+        self.has_nothing_to_send() && !self.sends.wants_to_ask() && !self.owes()
+    }
+
+    /// Whether nothing waits to be encoded or transmitted, but for what other frames may carry.
+    #[inline]
+    pub(super) fn has_nothing_to_send(&self) -> bool {
         self.phase == Phase::Open
             && self.answers.is_empty()
             && self.sends.nothing_waits()
-            && !self.sends.wants_to_ask()
             && !self.outgoing.has_output()
-            && !self.owes()
     }
 
     /// Its state, for a bug report.

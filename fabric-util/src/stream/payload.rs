@@ -60,6 +60,12 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
+    /// Whether [`begin`](Incoming::begin) is in order.
+    #[inline]
+    pub(super) fn may_begin(&self, seq: u32) -> bool {
+        self.message.is_none() && seq == self.begun
+    }
+
     pub(super) fn begin(&mut self, seq: u32) -> Result<(), Breach> {
         if self.message.is_some() {
             return Err(Breach("a request inside another"));

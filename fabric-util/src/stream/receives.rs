@@ -36,10 +36,15 @@ impl Receives {
         });
     }
 
-    /// The bytes that the oldest takes.
+    /// Takes the oldest if it is one run of memory with room for so many bytes; gives where that begins.
     #[inline]
-    pub(super) fn front_len(&self) -> Option<usize> {
-        self.queue.front().map(|receive| receive.len)
+    pub(super) fn pop_run(&mut self, len: usize) -> Option<(Token, *mut u8)> {
+        let receive = self.queue.front()?;
+        let run = self.segments.only(receive.span).filter(|run| len <= run.len)?;
+        let taken = (receive.token, run.addr);
+        self.segments.forget_before(receive.span);
+        self.queue.pop_front();
+        Some(taken)
     }
 
     /// Takes the oldest; the segments of those before it are forgotten.

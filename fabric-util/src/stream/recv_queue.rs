@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fabric_core::{EndpointId, RecvWork};
+use fabric_core::{EndpointId, RecvWork, Token};
 
 use super::receives::{Receive, Receives};
 use super::shared_receives::SharedReceives;
@@ -81,10 +81,19 @@ impl RecvQueue {
                 || news as usize * 2 >= self.receives.len())
     }
 
-    /// Whether the next receive is the link's own and known to the peer, and takes so many bytes.
+    /// As [`take`](RecvQueue::take), of either queue, if the receive is one run of memory with room for so many bytes; gives where
+    /// that begins.
     #[inline]
-    pub(super) fn has_room_for(&self, len: usize) -> bool {
-        self.announced != self.matched && self.receives.front_len().is_some_and(|room| len <= room)
+    pub(super) fn take_run(&mut self, len: usize) -> Option<(Token, *mut u8)> {
+        if let Some(shared) = &self.shared {
+            return shared.take_run(len);
+        }
+        if self.announced == self.matched {
+            return None;
+        }
+        let taken = self.receives.pop_run(len)?;
+        self.matched = self.matched.wrapping_add(1);
+        Some(taken)
     }
 
     /// The next receive, for a message; `None` if the peer sends without a credit, or the receives are shared.
@@ -95,12 +104,6 @@ impl RecvQueue {
         }
         self.matched = self.matched.wrapping_add(1);
         self.receives.pop()
-    }
-
-    /// As `take`, from the shared queue, if so many bytes fit; nothing waits.
-    #[inline]
-    pub(super) fn take_shared_if_fits(&mut self, len: usize) -> Option<Receive> {
-        self.shared.as_ref()?.take_if_fits(len, &mut self.receives.segments)
     }
 
     /// As `take`, from the shared queue; if that is empty, the endpoint waits.

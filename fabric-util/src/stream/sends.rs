@@ -239,8 +239,14 @@ impl Sends {
         !self.all_acked(self.sent())
     }
 
-    /// Operations transmitted so far.
-    fn sent(&self) -> u32 {
+    /// Whether none is under way but those that are finished and not completed.
+    #[inline]
+    pub(super) fn are_settled(&self) -> bool {
+        self.nothing_waits() && self.reads == 0 && !self.awaits_ack()
+    }
+
+    /// Operations transmitted so far: the number of the next one.
+    pub(super) fn sent(&self) -> u32 {
         self.first.wrapping_add(self.started as u32)
     }
 
@@ -347,10 +353,16 @@ impl Sends {
         }
     }
 
+    /// Whether the peer has accepted the oldest operation.
+    #[inline]
+    pub(super) fn has_finished(&self) -> bool {
+        self.started > 0 && self.acked != self.first
+    }
+
     /// Takes the oldest operation if it is finished; gives what its completion needs.
     #[inline]
     pub(super) fn pop_finished(&mut self) -> Option<(Token, SendFlags)> {
-        if self.started == 0 || self.acked == self.first {
+        if !self.has_finished() {
             return None;
         }
         let front = self.entries.front_mut()?;

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use fabric_core::{EndpointId, RecvWork};
+use fabric_core::{EndpointId, RecvWork, Token};
 
 use super::receives::{Receive, Receives};
 use super::segments::Segments;
@@ -100,14 +100,10 @@ impl SharedReceives {
         receive
     }
 
-    /// The same if so many bytes fit it, and nothing waits.
+    /// Takes the oldest receive if it is one run of memory with room for so many bytes; gives where that begins.
     #[inline]
-    pub(super) fn take_if_fits(&self, len: usize, segments: &mut Segments) -> Option<Receive> {
-        let mut state = self.state.lock();
-        if state.queue.front_len().is_none_or(|room| room < len) {
-            return None;
-        }
-        state.take(segments)
+    pub(super) fn take_run(&self, len: usize) -> Option<(Token, *mut u8)> {
+        self.state.lock().queue.pop_run(len)
     }
 
     /// An endpoint waits no more.

@@ -4,16 +4,14 @@
 //! becomes of either is what `transmit` and `incoming` make of it, in fewer steps; whatever is in the way leaves it to them.
 
 use std::io;
+use std::mem::MaybeUninit;
+use std::slice;
 
 use fabric_core::work::total_len;
 use fabric_core::{SendOp, SendWork, memory};
-use smallvec::SmallVec;
 
-use super::io_vec::{IoVec, store};
 use super::link::Link;
 use super::protocol_error::Breach;
-use super::receives::Receive;
-use super::requests::{Message, Place};
 use super::sends::Beside;
 use super::target::received;
 use super::transport::Transport;
@@ -29,10 +27,10 @@ impl Link {
         matches!(work.op, SendOp::Send { .. })
             && matches!(work.segments, [] | [_])
             && total_len(work.segments) <= SHORT
-            && self.is_clear()
+            && self.has_nothing_to_send()
+            && self.announced
+            && self.sends.are_settled()
             && self.sends.may_send()
-            && !self.outgoing.has_output()
-            && self.answers.is_empty()
             && !self.deferral.updates
     }
 
@@ -52,16 +50,21 @@ impl Link {
         let SendOp::Send { imm } = work.op else { return Ok(0) };
         let len = total_len(work.segments);
         let (ack, credit) = (self.incoming.debt.acknowledge(), self.recvs.announce());
-        let (total, seq) = (len as u32, self.sends.first());
+        let (total, seq) = (len as u32, self.sends.sent());
         let kind = Kind::Send { total, imm };
         let header = Header { kind, ask: true, len: total, ack, credit, seq };
-        let mut frame = [0; MAX_HEADER + SHORT];
-        let size = header.write(&mut frame);
-        let frame = &mut frame[..size + len];
+        let mut bytes = [0; MAX_HEADER];
+        let size = header.write(&mut bytes);
+        let mut frame = [MaybeUninit::<u8>::uninit(); MAX_HEADER + SHORT];
+        let start = frame.as_mut_ptr().cast::<u8>();
+        // SAFETY: the frame has room for the longest header.
+        unsafe { start.copy_from_nonoverlapping(bytes.as_ptr(), MAX_HEADER) };
         if let [segment] = work.segments {
             // SAFETY: the caller's promise: the segment's memory is valid.
-            unsafe { memory::load(segment.addr, &mut frame[size..]) };
+            unsafe { memory::load_into(segment.addr, &mut frame[size..size + len]) };
         }
+        // SAFETY: so many bytes are initialized by now.
+        let frame = unsafe { slice::from_raw_parts_mut(frame.as_mut_ptr().cast(), size + len) };
         // SAFETY: the bytes are in our buffer.
         let sent = unsafe { transport.send(&[(frame.as_mut_ptr(), frame.len())]) };
         let taken = *sent.as_ref().unwrap_or(&0);
@@ -74,8 +77,8 @@ impl Link {
         sent
     }
 
-    /// Takes a send that is there whole, in one frame with its payload in `bytes`, if there is a receive for it that is
-    /// long enough. False: nothing was done.
+    /// Takes a send that is there whole, in one frame with its payload in `bytes`, if the receive for it is one run of memory
+    /// that is long enough. False: it is to be taken as others are.
     #[inline]
     pub(super) fn take_short(
         &mut self,
@@ -88,56 +91,25 @@ impl Link {
             || bytes.len() < len
             || !self.announced
             || self.incoming.discards
-            || self.incoming.message.is_some()
             || self.incoming.waits
+            || !self.incoming.may_begin(header.seq)
         {
             return Ok(false);
         }
-        let shared = match self.recvs.is_shared() {
-            true => self.recvs.take_shared_if_fits(len),
-            false => None,
-        };
-        if shared.is_none() && !self.recvs.has_room_for(len) {
-            return Ok(false);
-        }
-        let begun = self
-            .sends
-            .hear(header.ack, header.credit, self.outgoing.transmitted())
-            .and_then(|()| self.incoming.begin(header.seq));
-        if let Err(breach) = begun {
-            // A receive that was taken ends behind the connection, as one that a message has begun.
-            self.incoming.message = shared.map(|receive| {
-                let place = Place::Receive(receive);
-                Message { seq: header.seq, total: len, done: 0, imm, place }
-            });
-            return Err(breach);
-        }
-        let Some(receive) = shared.or_else(|| self.recvs.take()) else { return Ok(false) };
+        self.sends.hear(header.ack, header.credit, self.outgoing.transmitted())?;
+        let Some((token, at)) = self.recvs.take_run(len) else { return Ok(false) };
         let (payload, rest) = bytes.split_at(len);
         *bytes = rest;
-        self.fill(&receive, payload);
+        // SAFETY: the receive has not completed, so its memory is valid; it has room for the message.
+        unsafe { memory::store(at, payload) };
+        self.context.stats.copied_bytes.add(len as u64);
+        self.incoming.begun = header.seq.wrapping_add(1);
         self.incoming.long = false;
         self.incoming.debt.accept(len);
         if header.ask {
             self.incoming.debt.ask(self.incoming.begun);
         }
-        self.made_recvs.push(received(receive.token, len, imm, false));
+        self.complete_recv(received(token, len, imm, false));
         Ok(true)
-    }
-
-    /// Copies a message to the memory of its receive.
-    #[inline]
-    fn fill(&self, receive: &Receive, payload: &[u8]) {
-        let segments = &self.recvs.receives.segments;
-        if let Some(run) = segments.only(receive.span) {
-            // SAFETY: the receive has not completed, so its segment is valid; it has room for the message.
-            unsafe { memory::store(run.addr, payload) };
-        } else {
-            let mut runs: SmallVec<[IoVec; 8]> = SmallVec::new();
-            segments.scatter(receive.span, 0, payload.len(), usize::MAX, &mut runs);
-            // SAFETY: as above.
-            unsafe { store(runs, payload) };
-        }
-        self.context.stats.copied_bytes.add(payload.len() as u64);
     }
 }

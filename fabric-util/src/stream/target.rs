@@ -111,7 +111,7 @@ impl Link {
             }
         };
         if let Some(completion) = completion {
-            self.made_recvs.push(completion);
+            self.complete_recv(completion);
         }
     }
 
@@ -165,7 +165,7 @@ impl Link {
     pub(super) fn finish_receive(&mut self, receive: &Receive, status: Status) {
         let mut completion = RawCompletion::new(receive.token, status);
         completion.provider_code = code_of(status);
-        self.made_recvs.push(completion);
+        self.complete_recv(completion);
     }
 }
 

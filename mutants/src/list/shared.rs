@@ -67,7 +67,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "newest_receive",
         about: "a message takes the receive that was posted last",
         runs: Runs::Tcp,
-        edits: &[edit("Receives::pop", "self.queue.pop_front()?", "self.queue.pop_back()?")],
+        edits: &[
+            edit("Receives::pop", "self.queue.pop_front()?", "self.queue.pop_back()?"),
+            edit("Receives::pop_run", "self.queue.front()?", "self.queue.back()?"),
+            edit("Receives::pop_run", "self.queue.pop_front()", "self.queue.pop_back()"),
+        ],
         cases: &["shared.oldest_first"],
     },
     Mutant {
@@ -75,9 +79,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "the completion of a shared receive does not say whose message took it",
         runs: Runs::Tcp,
         edits: &[edit(
-            "Link::push_made",
-            "self.made_recvs.iter_mut().for_each(|completion| completion.endpoint = id);",
-            "drop(id);",
+            "Link::complete_recv",
+            "self.recvs.is_shared().then_some(self.context.id)",
+            "None",
         )],
         cases: &["shared.oldest_first"],
     },

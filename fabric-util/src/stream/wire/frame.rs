@@ -197,16 +197,15 @@ impl Header {
     }
 
     /// Appends the header's bytes.
-    #[inline]
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut bytes = [0; MAX_HEADER];
         let len = self.write(&mut bytes);
         out.extend_from_slice(&bytes[..len]);
     }
 
-    /// Writes the header's bytes, at most [`MAX_HEADER`], to the beginning of `out`; says how many they are.
-    #[inline]
-    pub fn write(&self, out: &mut [u8]) -> usize {
+    /// Writes the header's bytes to the beginning of `out`; says how many they are. Where the kind is known, code for it alone.
+    #[inline(always)]
+    pub fn write(&self, out: &mut [u8; MAX_HEADER]) -> usize {
         let (mut flags, mut a, mut b, mut immediate) = (0, 0, 0, 0);
         match self.kind {
             Kind::Send { total, imm } | Kind::Write { total, imm, .. } => {
