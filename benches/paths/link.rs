@@ -113,6 +113,7 @@ impl Node {
     fn step(&mut self, wire: &mut Wire) {
         while wire.unsent() > 0 {
             self.link.recv_from(&mut self.scratch, wire).unwrap();
+            self.link.complete_finished();
         }
         wire.bytes.clear();
         wire.read = 0;

@@ -33,7 +33,8 @@ pub struct Received {
 }
 
 impl Link {
-    /// Receives once, and processes what came.
+    /// Receives once, and processes what came. Operations that the peer has accepted, as it says there, are to be completed by
+    /// [`complete_finished`](Link::complete_finished).
     ///
     /// # Errors
     /// Those of the transport.
@@ -130,8 +131,8 @@ impl Link {
         (len, None)
     }
 
-    /// Processes `placed` bytes of payload that came where they belong, and those in the scratch buffer behind them; completes
-    /// what is finished then. The one place where a link fails for what the peer sent.
+    /// Processes `placed` bytes of payload that came where they belong, and those in the scratch buffer behind them. The one place
+    /// where a link fails for what the peer sent.
     fn consume_from(&mut self, placed: usize, bytes: &[u8], transport: &mut impl Transport) {
         let result = if placed > 0 { self.placed(placed) } else { Ok(()) };
         self.consume_behind(result, bytes, transport);
@@ -166,12 +167,12 @@ impl Link {
         if let Err(error) = result {
             self.breach(&error);
         }
-        self.complete_finished();
     }
 
-    /// As `consume_from`, of bytes before which nothing can have been lent.
+    /// As `consume_from`, of bytes before which nothing can have been lent; completes what is finished then.
     pub(crate) fn consume(&mut self, placed: usize, bytes: &[u8]) {
         self.consume_from(placed, bytes, &mut Unconnected);
+        self.complete_finished();
     }
 
     /// Goes on where others had their turn; `None`: nothing could be taken.

@@ -8,9 +8,15 @@ use super::link::Link;
 use super::protocol_error::Breach;
 
 impl Link {
+    /// Whether the peer has accepted operations that are not completed.
+    #[inline]
+    pub(super) fn has_finished(&self) -> bool {
+        self.sends.has_finished()
+    }
+
     /// Completes what is finished, in posting order.
     #[inline]
-    pub(super) fn complete_finished(&mut self) {
+    pub fn complete_finished(&mut self) {
         while let Some((token, flags)) = self.sends.pop_finished() {
             self.complete_send(token, flags, Status::Ok);
         }

@@ -34,7 +34,8 @@
 //!  connect, an initiator's    ──▶  hello, sent ahead of all    ──▶  say
 //!  accept, an acceptor's      ──▶  answer                      ──▶  say, open
 //!  turn, on an event          ──▶  until established: answer   ──▶  open, push_ack, announce, consume
-//!                                  then: write, read, write    ──▶  (encode, send_to)*, recv_from*, (encode, send_to)*
+//!                                  then: write, read, write    ──▶  complete_finished, (encode, send_to)*, recv_from*,
+//!                                                                   complete_finished, (encode, send_to)*
 //!                                  the phase: Ending, and fully_sent: shut down; Closed: close
 //!  reach, flush               ──▶  what the transport can do   ──▶  is_clear, complete_reached, reach_next
 //!  post_send, post_recv       ─────────────────────────────────▶  post_send, post_recv

@@ -188,6 +188,7 @@ fn carry(from: &mut Node, to: &mut Node, max: usize, pipe: &mut Vec<u8>) -> bool
     let mut scratch = vec![0; max.clamp(1, 64 << 10)];
     while pipe.unsent() > 0 {
         to.link.recv_from(&mut scratch, &mut pipe).unwrap();
+        to.link.complete_finished();
     }
     to.link.pay();
     to.link.ask();

@@ -31,6 +31,7 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
 
     /// The stream from the peer has ended.
     pub fn lose(&mut self) {
+        self.state.link.complete_finished();
         // The peer may still read: what was executed for it just now, or refused, is answered.
         self.state.link.defer(Deferral::default());
         self.state.flush_last();

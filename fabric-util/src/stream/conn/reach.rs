@@ -19,6 +19,7 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
     pub unsafe fn reach(&mut self, work: &[SendWork<'_>]) -> (usize, bool) {
         let state = &mut *self.state;
         let Some(transport) = &mut state.transport else { return (0, false) };
+        state.link.complete_finished();
         if !state.link.is_clear() {
             return (0, false);
         }

@@ -37,6 +37,9 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
     }
 
     fn exchange(&mut self, scratch: &mut [u8]) -> Progress {
+        if self.completes_late() {
+            return Progress::Drained;
+        }
         self.state.looks = false;
         if self.state.is_at_rest() {
             return Progress::Idle;
@@ -84,6 +87,9 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
                 }
             }
         }
+        if !(self.state.link.has_received() && self.host.may_defer()) {
+            self.state.link.complete_finished();
+        }
         // A turn that found nothing, and had nothing to say, has nothing to say now; but the transport may.
         if found != Progress::Idle || !silent || self.state.full || self.state.is_holding() {
             let policy = if !self.host.may_defer() {
@@ -96,7 +102,9 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
             };
             // Before the peer can hear that it came: who hears that finds it in the queue.
             self.state.link.deliver();
-            self.flush(policy);
+            if policy != AckPolicy::Piggyback || !self.state.has_nothing_to_write() {
+                self.flush(policy);
+            }
         }
         self.settle();
         match self.state.stage {
@@ -108,6 +116,18 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
 }
 
 impl<T: Transport, H: Host> Locked<'_, T, H> {
+    /// Completes what the last turn left to this one: sends whose acknowledgement came with a message, as an application that
+    /// polls has the message the sooner, and may answer it before the next turn. Whether that was all there was to do: then they
+    /// go out without a look at the transport.
+    #[inline]
+    fn completes_late(&mut self) -> bool {
+        let link = &mut self.state.link;
+        link.has_finished() && {
+            link.complete_finished();
+            link.has_completions() && self.host.may_defer() && self.state.is_silent()
+        }
+    }
+
     /// Whether an acknowledgement that is due waits for one more turn: the application polls, and its answer may carry it.
     #[inline]
     fn holds_ack(&mut self) -> bool {
@@ -148,6 +168,12 @@ impl<T: Transport> ConnState<T> {
     #[inline]
     fn is_silent(&self) -> bool {
         !self.is_holding() && self.link.is_at_rest()
+    }
+
+    /// Whether a flush would find nothing that goes by itself.
+    #[inline]
+    fn has_nothing_to_write(&self) -> bool {
+        !self.full && self.link.has_nothing_to_send() && !self.is_holding()
     }
 
     /// Whether it could do more, if it had its turn.
