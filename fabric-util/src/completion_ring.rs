@@ -1,6 +1,5 @@
 //! Completions that a provider made, until the application polls for them.
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -23,7 +22,9 @@ pub struct CompletionRing {
 
 #[derive(Default)]
 struct RingState {
-    queue: VecDeque<RawCompletion>,
+    /// Completions in order, and how many of the first were taken; empty if all were.
+    queue: Vec<RawCompletion>,
+    taken: usize,
     armed: bool,
 }
 
@@ -48,10 +49,10 @@ impl CompletionRing {
         for some in completions {
             for one in some {
                 // Mostly it is one: reserving for many and copying runs costs more than this.
-                state.queue.push_back(*one);
+                state.queue.push(*one);
             }
         }
-        self.len.store(state.queue.len(), Ordering::Release);
+        self.len.store(state.queue.len() - state.taken, Ordering::Release);
         if std::mem::take(&mut state.armed) {
             self.wakeup.set();
             self.stats.wakeups.add(1);
@@ -64,15 +65,22 @@ impl CompletionRing {
         if self.len.load(Ordering::Acquire) == 0 {
             return 0;
         }
-        let mut state = self.state.lock();
-        let mut taken = 0;
-        while taken < out.len()
-            && let Some(completion) = state.queue.pop_front()
-        {
-            out[taken] = completion;
-            taken += 1;
+        let state = &mut *self.state.lock();
+        let waiting = &state.queue[state.taken..];
+        let taken = waiting.len().min(out.len());
+        match (&mut out[..taken], &waiting[..taken]) {
+            ([to], [one]) => *to = *one, // mostly
+            (to, many) => to.copy_from_slice(many),
         }
-        self.len.store(state.queue.len(), Ordering::Release);
+        state.taken += taken;
+        if state.taken == state.queue.len() {
+            state.queue.clear();
+            state.taken = 0;
+        } else if state.taken > state.queue.len() / 2 {
+            state.queue.drain(..state.taken);
+            state.taken = 0;
+        }
+        self.len.store(state.queue.len() - state.taken, Ordering::Release);
         taken
     }
 
@@ -102,3 +110,37 @@ impl AsFd for CompletionRing {
 
 #[cfg(all(test, loom))]
 mod loom_tests;
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use fabric_core::{Status, Token};
+
+    use super::*;
+
+    #[test]
+    fn takers_of_few_get_all_in_order() {
+        let ring = CompletionRing::new(&Arc::default()).unwrap();
+        let (mut pushed, mut taken) = (0, 0);
+        for round in 0..200 {
+            let mut next = || {
+                pushed += 1;
+                RawCompletion::new(Token::from_bits(pushed), Status::Ok)
+            };
+            let many = (0..round % 7).map(|_| next()).collect::<Vec<_>>();
+            ring.push([&many, &[next()]]);
+            let mut out = [RawCompletion::default(); 4];
+            let count = ring.take(&mut out[..round % 5]);
+            for one in &out[..count] {
+                taken += 1;
+                assert_eq!(one.token, Token::from_bits(taken));
+            }
+            let state = ring.state.lock();
+            assert_eq!((pushed - taken) as usize, state.queue.len() - state.taken);
+            assert!(state.taken <= state.queue.len() / 2, "what was taken is not kept");
+        }
+        while ring.take(&mut [RawCompletion::default()]) == 1 {
+            taken += 1;
+        }
+        assert_eq!(pushed, taken);
+    }
+}

@@ -1,7 +1,7 @@
 //! Accesses on x86-64.
 //!
-//! Up to 32 bytes a copy loads two registers that meet or overlap in the middle, then stores both; up to 64 bytes, four. So
-//! overlapping ranges need no care. Longer ones go by `vectors`, very long ones by `rep movsb`. No store is
+//! Up to 32 bytes a copy loads two registers that meet or overlap in the middle, then stores both; up to 128 bytes, four
+//! or eight. So overlapping ranges need no care. Longer ones go by `vectors`, very long ones by `rep movsb`. No store is
 //! of the weakly ordered (non-temporal) kind, so a release store afterwards publishes them all.
 
 use std::arch::asm;
@@ -40,7 +40,7 @@ pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
     }
     // SAFETY: every access lies within the `len` bytes that the caller answers for.
     unsafe {
-        if len > 64 {
+        if len > 128 {
             copy_long(dst, src, len);
         } else if len > 32 {
             copy_vectors(dst, src, len, false);
@@ -68,7 +68,8 @@ pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
 /// From this length on a copy is left to `rep movsb`, which writes whole lines without reading them first.
 const STRING_MOVE: usize = 32 << 10;
 
-/// [`copy`] of 65 bytes and more.
+/// [`copy`] of 129 bytes and more.
+#[inline(never)]
 unsafe fn copy_long(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: the caller's promise; AVX is used only where it is there.
     unsafe {

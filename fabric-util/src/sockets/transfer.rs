@@ -8,6 +8,8 @@ use socket2::SockAddr;
 
 use crate::stream::{IoVec, MAX_IO_VECS};
 
+const SEND_FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+
 fn iovec(runs: &[IoVec]) -> smallvec::SmallVec<[libc::iovec; MAX_IO_VECS]> {
     runs.iter().map(|&(base, len)| libc::iovec { iov_base: base.cast(), iov_len: len }).collect()
 }
@@ -38,20 +40,43 @@ unsafe fn call(
     done as isize
 }
 
+/// As [`call`], recv(2) of several runs.
+///
+/// # Safety
+/// As there.
+#[inline(never)]
+unsafe fn receive_message(fd: BorrowedFd<'_>, runs: &[IoVec]) -> isize {
+    let mut iov = iovec(runs);
+    let mut message = message(&mut iov);
+    // SAFETY: the caller's promise; `message` and what it points to live through the call.
+    unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) }
+}
+
+/// As [`call`], send(2) of several runs.
+///
+/// # Safety
+/// As there.
+#[inline(never)]
+unsafe fn transmit_message(fd: BorrowedFd<'_>, runs: &[IoVec]) -> isize {
+    let mut iov = iovec(runs);
+    let message = message(&mut iov);
+    // SAFETY: the caller's promise; `message` and what it points to live through the call.
+    unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, SEND_FLAGS) }
+}
+
 /// Reads into `runs` without blocking; 0 is the end of the stream.
 ///
 /// # Safety
 /// The runs must be allocated and writable, and no references into them may exist.
+#[inline]
 pub unsafe fn receive(fd: BorrowedFd<'_>, runs: &[IoVec]) -> io::Result<usize> {
     loop {
-        let got = if let [(base, len)] = *runs {
-            // SAFETY: the caller's promise.
-            unsafe { call(libc::SYS_recvfrom, fd, base, len, libc::MSG_DONTWAIT) }
-        } else {
-            let mut iov = iovec(runs);
-            let mut message = message(&mut iov);
-            // SAFETY: the caller's promise; `message` and what it points to live through the call.
-            unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) }
+        // SAFETY: the caller's promise.
+        let got = unsafe {
+            match *runs {
+                [(base, len)] => call(libc::SYS_recvfrom, fd, base, len, libc::MSG_DONTWAIT),
+                _ => receive_message(fd, runs),
+            }
         };
         match usize::try_from(got) {
             Ok(got) => return Ok(got),
@@ -68,17 +93,15 @@ pub unsafe fn receive(fd: BorrowedFd<'_>, runs: &[IoVec]) -> io::Result<usize> {
 ///
 /// # Safety
 /// The runs must be allocated and readable.
+#[inline]
 pub unsafe fn transmit(fd: BorrowedFd<'_>, runs: &[IoVec]) -> io::Result<usize> {
-    const FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     loop {
-        let put = if let [(base, len)] = *runs {
-            // SAFETY: the caller's promise.
-            unsafe { call(libc::SYS_sendto, fd, base, len, FLAGS) }
-        } else {
-            let mut iov = iovec(runs);
-            let message = message(&mut iov);
-            // SAFETY: the caller's promise; `message` and what it points to live through the call.
-            unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, FLAGS) }
+        // SAFETY: the caller's promise.
+        let put = unsafe {
+            match *runs {
+                [(base, len)] => call(libc::SYS_sendto, fd, base, len, SEND_FLAGS),
+                _ => transmit_message(fd, runs),
+            }
         };
         match usize::try_from(put) {
             Ok(put) => return Ok(put),
@@ -136,14 +159,13 @@ pub(super) unsafe fn transmit_to(
     to: &SockAddr,
     runs: &[IoVec],
 ) -> io::Result<usize> {
-    const FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     let mut iov = iovec(runs);
     let mut message = message(&mut iov);
     message.msg_name = to.as_ptr().cast_mut().cast();
     message.msg_namelen = to.len();
     loop {
         // SAFETY: the caller's promise; `message` and what it points to live through the call, which only reads them.
-        let put = unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, FLAGS) };
+        let put = unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, SEND_FLAGS) };
         match usize::try_from(put) {
             Ok(put) => return Ok(put),
             Err(_) => match io::Error::last_os_error() {

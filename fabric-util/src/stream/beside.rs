@@ -65,7 +65,7 @@ impl Link {
     #[cold]
     pub(super) fn reach_next(&mut self, transport: &mut impl Transport) -> Reached {
         let Some(entry) = self.sends.to_reach() else { return Reached::No };
-        let segments: SmallVec<[_; 4]> = self.sends.segments.of(entry.span).copied().collect();
+        let segments: SmallVec<[_; 4]> = self.sends.segments.of(entry.span).collect();
         // SAFETY: the operation has not completed, so its segments are valid, and as writable as it needs.
         let reached = unsafe { transport.reach(&entry.op, &segments) };
         match reached {

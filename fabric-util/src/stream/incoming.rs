@@ -154,7 +154,11 @@ impl Link {
                     bytes = rest;
                     self.place(to, now).map_err(Into::into)
                 }
-                None => self.take_header(&mut bytes),
+                None => match self.take_short(&mut bytes) {
+                    Ok(true) => Ok(()),
+                    Ok(false) => self.take_header(&mut bytes),
+                    Err(breach) => Err(breach.into()),
+                },
             };
             if self.incoming.lent.is_some() {
                 if self.incoming.fetched >= FETCHED_A_TURN {
@@ -213,7 +217,6 @@ impl Link {
         }
     }
 
-    #[inline]
     fn take_header(&mut self, bytes: &mut &[u8]) -> Result<(), ProtocolError> {
         if !self.incoming.partial.is_empty() {
             return self.complete_header(bytes);
@@ -221,10 +224,7 @@ impl Link {
         match Header::decode(bytes)? {
             Some((header, len)) => {
                 *bytes = &bytes[len..];
-                if !self.take_short(&header, bytes)? {
-                    self.take_frame(&header)?;
-                }
-                Ok(())
+                Ok(self.take_frame(&header)?)
             }
             None => {
                 self.incoming.partial.extend_from_slice(std::mem::take(bytes));

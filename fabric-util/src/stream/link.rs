@@ -262,9 +262,10 @@ impl Link {
     /// lock of the link is released.
     #[inline]
     pub fn deliver(&mut self) {
-        if self.has_completions() && self.unreported == 0 {
-            self.push_made();
+        if !self.has_completions() || self.unreported > 0 {
+            return;
         }
+        self.push_made();
     }
 
     #[inline(never)] // not to be in the way of a turn that found nothing

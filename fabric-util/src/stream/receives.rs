@@ -18,7 +18,7 @@ pub(super) struct Receive {
 #[derive(Default)]
 pub(super) struct Receives {
     queue: VecDeque<Receive>,
-    /// Of those in the queue, and of the one that was taken last, into which a message may be coming.
+    /// Of the receives in the queue, and of the one that was taken last, into which a message may be coming.
     pub(super) segments: Segments,
 }
 
@@ -40,7 +40,7 @@ impl Receives {
     #[inline]
     pub(super) fn pop_run(&mut self, len: usize) -> Option<(Token, *mut u8)> {
         let receive = self.queue.front()?;
-        let run = self.segments.only(receive.span).filter(|run| len <= run.len)?;
+        let run = receive.span.one().filter(|run| len <= run.len)?;
         let taken = (receive.token, run.addr);
         self.segments.forget_before(receive.span);
         self.queue.pop_front();

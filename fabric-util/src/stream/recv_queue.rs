@@ -83,7 +83,7 @@ impl RecvQueue {
 
     /// As [`take`](RecvQueue::take), of either queue, if the receive is one run of memory with room for so many bytes; gives where
     /// that begins.
-    #[inline]
+    #[inline(always)] // one place calls it
     pub(super) fn take_run(&mut self, len: usize) -> Option<(Token, *mut u8)> {
         if let Some(shared) = &self.shared {
             return shared.take_run(len);

@@ -1,5 +1,5 @@
-//! The segments of a queue's operations, in posting order, in a ring of their own: operations have one or two of
-//! them mostly, and may have many, and without them an operation is small enough to be moved around.
+//! The segments of a queue's operations. Mostly an operation has one, which is kept with it; those of the others are in a ring of
+//! their own, in posting order, as they may be many.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::io_vec::IoVec;
 
-/// The segments of the operations that are in a queue, and of the last one that left it.
+/// The segments of the operations that are in a queue and have several, and of the last one that left it.
 #[derive(Default)]
 pub(super) struct Segments {
     ring: VecDeque<Segment>,
@@ -16,11 +16,27 @@ pub(super) struct Segments {
     first: u32,
 }
 
-/// Which of them are an operation's.
+/// An operation's segments.
 #[derive(Clone, Copy)]
 pub(super) struct Span {
+    /// The only one.
+    one: Option<Segment>,
+    /// Of the others: the place of the first in the ring, where that of the next operation's would be too, and how many they are.
     start: u32,
     len: u32,
+}
+
+impl Span {
+    /// The segment, if it is one.
+    #[inline]
+    pub(super) fn one(&self) -> Option<&Segment> {
+        self.one.as_ref()
+    }
+
+    #[inline]
+    pub(super) fn one_mut(&mut self) -> Option<&mut Segment> {
+        self.one.as_mut()
+    }
 }
 
 impl Segments {
@@ -33,12 +49,11 @@ impl Segments {
     #[inline]
     pub(super) fn push(&mut self, segments: &[Segment]) -> Span {
         let start = self.first.wrapping_add(self.ring.len() as u32);
-        match segments {
-            // Mostly; growing for many costs more than this.
-            [one] => self.ring.push_back(*one),
-            many => self.ring.extend(many),
+        if let [one] = segments {
+            return Span { one: Some(*one), start, len: 0 };
         }
-        Span { start, len: segments.len() as u32 }
+        self.ring.extend(segments);
+        Span { one: None, start, len: segments.len() as u32 }
     }
 
     /// Holds those of one operation of another queue, and no others.
@@ -46,12 +61,8 @@ impl Segments {
     pub(super) fn replace(&mut self, from: &Segments, span: Span) -> Span {
         self.first = self.first.wrapping_add(self.ring.len() as u32);
         self.ring.clear();
-        match from.only(span) {
-            // Mostly.
-            Some(one) => self.ring.push_back(*one),
-            None => self.ring.extend(from.of(span)),
-        }
-        Span { start: self.first, len: self.ring.len() as u32 }
+        self.ring.extend(from.ring_of(span));
+        Span { start: self.first, ..span }
     }
 
     /// Forgets those of the operations before `span`'s.
@@ -64,24 +75,14 @@ impl Segments {
         self.first = span.start;
     }
 
-    pub(super) fn of(&self, span: Span) -> impl Iterator<Item = &Segment> {
+    pub(super) fn of(&self, span: Span) -> impl Iterator<Item = Segment> {
+        span.one.into_iter().chain(self.ring_of(span))
+    }
+
+    /// Those that are in the ring.
+    fn ring_of(&self, span: Span) -> impl Iterator<Item = Segment> {
         let start = span.start.wrapping_sub(self.first) as usize;
-        // One by one: for the one or two that there are, a range costs more.
-        (start..start + span.len as usize).filter_map(|at| self.ring.get(at))
-    }
-
-    /// The segment, if it is one.
-    #[inline]
-    pub(super) fn only(&self, span: Span) -> Option<&Segment> {
-        if span.len != 1 {
-            return None;
-        }
-        self.ring.get(span.start.wrapping_sub(self.first) as usize)
-    }
-
-    pub(super) fn first_of(&mut self, span: Span) -> Option<&mut Segment> {
-        let at = span.start.wrapping_sub(self.first) as usize;
-        self.ring.get_mut(at).filter(|_| span.len > 0)
+        (start..start + span.len as usize).filter_map(|at| self.ring.get(at).copied())
     }
 
     /// The runs that hold `len` bytes from `skip` on, at most `max` of them; gives their length.

@@ -150,7 +150,7 @@ impl Sends {
             }
             let spare = self.spares.pop().filter(|spare| spare.len() >= entry.len);
             let mut bytes = spare.unwrap_or_else(|| vec![0; entry.len.max(SPARE)].into());
-            if let Some(segment) = self.segments.first_of(entry.span) {
+            if let Some(segment) = entry.span.one_mut() {
                 // SAFETY: within the post that brought the entry, the caller's bytes are still borrowed.
                 unsafe { memory::load(segment.addr, &mut bytes[..entry.len]) };
                 segment.addr = bytes.as_mut_ptr();

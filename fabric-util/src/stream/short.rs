@@ -11,11 +11,15 @@ use fabric_core::work::total_len;
 use fabric_core::{SendOp, SendWork, memory};
 
 use super::link::Link;
+use super::payload::Incoming;
 use super::protocol_error::Breach;
 use super::sends::Beside;
 use super::target::received;
 use super::transport::Transport;
-use crate::stream::wire::frame::{Header, Kind, MAX_HEADER};
+use crate::stream::wire::{
+    WholeSend,
+    frame::{Header, Kind, MAX_HEADER},
+};
 
 /// The most bytes of a message that is copied on its way to the transport, with its header.
 const SHORT: usize = 256 - MAX_HEADER;
@@ -77,39 +81,34 @@ impl Link {
         sent
     }
 
-    /// Takes a send that is there whole, in one frame with its payload in `bytes`, if the receive for it is one run of memory
-    /// that is long enough. False: it is to be taken as others are.
-    #[inline]
-    pub(super) fn take_short(
-        &mut self,
-        header: &Header,
-        bytes: &mut &[u8],
-    ) -> Result<bool, Breach> {
-        let Kind::Send { total, imm } = header.kind else { return Ok(false) };
-        let len = total as usize;
-        if header.len != total
-            || bytes.len() < len
-            || !self.announced
-            || self.incoming.discards
-            || self.incoming.waits
-            || !self.incoming.may_begin(header.seq)
+    /// Takes a send that is there whole, if the receive for it is one run of memory that is long enough. False: it is to be taken
+    /// as other frames are.
+    #[inline(always)] // one place calls it
+    pub(super) fn take_short(&mut self, bytes: &mut &[u8]) -> Result<bool, Breach> {
+        let Some(send) = WholeSend::read(bytes) else { return Ok(false) };
+        let Incoming { partial, discards, waits, .. } = &self.incoming;
+        if !self.announced
+            || *discards
+            || *waits
+            || !partial.is_empty()
+            || !self.incoming.may_begin(send.seq)
         {
             return Ok(false);
         }
-        self.sends.hear(header.ack, header.credit, self.outgoing.transmitted())?;
+        self.sends.hear(send.ack, send.credit, self.outgoing.transmitted())?;
+        let len = send.payload.len();
         let Some((token, at)) = self.recvs.take_run(len) else { return Ok(false) };
-        let (payload, rest) = bytes.split_at(len);
-        *bytes = rest;
         // SAFETY: the receive has not completed, so its memory is valid; it has room for the message.
-        unsafe { memory::store(at, payload) };
+        unsafe { memory::store(at, send.payload) };
+        *bytes = send.rest;
         self.context.stats.copied_bytes.add(len as u64);
-        self.incoming.begun = header.seq.wrapping_add(1);
+        self.incoming.begun = send.seq.wrapping_add(1);
         self.incoming.long = false;
         self.incoming.debt.accept(len);
-        if header.ask {
+        if send.ask {
             self.incoming.debt.ask(self.incoming.begun);
         }
-        self.complete_recv(received(token, len, imm, false));
+        self.complete_recv(received(token, len, send.imm, false));
         Ok(true)
     }
 }

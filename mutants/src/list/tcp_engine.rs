@@ -26,6 +26,32 @@ pub(super) const MUTANTS: &[Mutant] = &[
         cases: &["send.bidir_flood"],
     },
     Mutant {
+        name: "left_for_no_turn",
+        about: "a send that a message acknowledges waits for a turn that no application asks for",
+        runs: Runs::Tests,
+        edits: &[edit(
+            "Locked::exchange",
+            "may_defer && self.state.link.has_received()",
+            "self.state.link.has_received()",
+        )],
+        cases: &[
+            "anyfabric-util/lib/stream::tests::conn::a_send_that_is_acknowledged_completes_with_the_message_where_no_turn_follows",
+        ],
+    },
+    Mutant {
+        name: "left_for_good",
+        about: "a send that a message acknowledges waits for the next acknowledgement",
+        runs: Runs::Tests,
+        edits: &[edit(
+            "Locked::completes_late",
+            "link.has_finished()",
+            "link.has_finished() && !MUTANT",
+        )],
+        cases: &[
+            "anyfabric-util/lib/stream::tests::conn::a_message_is_handed_out_before_the_send_that_it_acknowledges",
+        ],
+    },
+    Mutant {
         name: "lost_wakeup",
         about: "a completion does not wake the sleeper who armed the queue",
         runs: Runs::Tcp,
@@ -60,8 +86,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "CompletionRing::take",
-            "        self.len.store(state.queue.len(), Ordering::Release);\n        taken",
-            "        if MUTANT { state.queue.clear(); }\n        self.len.store(state.queue.len(), Ordering::Release);\n        taken",
+            "state.taken == state.queue.len()",
+            "state.taken == state.queue.len() || MUTANT",
         )],
         cases: &["completion.poll_batch"],
     },

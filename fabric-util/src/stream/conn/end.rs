@@ -182,7 +182,7 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
 impl<T: Transport> ConnState<T> {
     /// Whether what has just been posted or written is looked at without more ado.
     #[inline]
-    fn is_watched(&self) -> bool {
+    pub(super) fn is_watched(&self) -> bool {
         self.watch.is_on() && !self.stall.as_ref().is_some_and(StallWatch::rests)
     }
 

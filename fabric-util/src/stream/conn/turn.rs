@@ -87,12 +87,13 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
                 }
             }
         }
-        if !(self.state.link.has_received() && self.host.may_defer()) {
+        let may_defer = self.host.may_defer();
+        if !(may_defer && self.state.link.has_received()) {
             self.state.link.complete_finished();
         }
         // A turn that found nothing, and had nothing to say, has nothing to say now; but the transport may.
         if found != Progress::Idle || !silent || self.state.full || self.state.is_holding() {
-            let policy = if !self.host.may_defer() {
+            let policy = if !may_defer {
                 // Nothing else would send it. If the transport is full, an event leads back here.
                 AckPolicy::Now
             } else if found == Progress::Idle {
@@ -102,9 +103,10 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
             };
             // Before the peer can hear that it came: who hears that finds it in the queue.
             self.state.link.deliver();
-            if policy != AckPolicy::Piggyback || !self.state.has_nothing_to_write() {
-                self.flush(policy);
+            if policy == AckPolicy::Piggyback && self.state.is_done() {
+                return found;
             }
+            self.flush(policy);
         }
         self.settle();
         match self.state.stage {
@@ -170,10 +172,14 @@ impl<T: Transport> ConnState<T> {
         !self.is_holding() && self.link.is_at_rest()
     }
 
-    /// Whether a flush would find nothing that goes by itself.
+    /// Whether a turn that has read has no more to do: nothing goes by itself, and all is as it was.
     #[inline]
-    fn has_nothing_to_write(&self) -> bool {
-        !self.full && self.link.has_nothing_to_send() && !self.is_holding()
+    fn is_done(&self) -> bool {
+        !self.full
+            && !self.looks
+            && self.is_watched()
+            && self.link.has_nothing_to_send()
+            && !self.is_holding()
     }
 
     /// Whether it could do more, if it had its turn.

@@ -14,10 +14,10 @@ pub const MAX_PAYLOAD: u32 = 1 << 20;
 /// The most bytes of one message.
 pub const MAX_MESSAGE: u32 = 1 << 30;
 
-const IMMEDIATE: u8 = 1;
+pub(super) const IMMEDIATE: u8 = 1;
 const LAST: u8 = 2;
 const MORE: u8 = 4;
-const ASK: u8 = 8;
+pub(super) const ASK: u8 = 8;
 
 /// What a frame is, with the fields of its kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -123,8 +123,8 @@ pub struct Header {
 }
 
 /// The number of a send, and the bytes of its header.
-const SEND: u8 = 1;
-const SEND_HEADER: usize = BASE + 8;
+pub(super) const SEND: u8 = 1;
+pub(super) const SEND_HEADER: usize = BASE + 8;
 
 fn code(kind: &Kind) -> u8 {
     match kind {
@@ -249,15 +249,8 @@ impl Header {
     ///
     /// # Errors
     /// What is wrong with the bytes.
-    #[inline]
     pub fn decode(bytes: &[u8]) -> Result<Option<(Header, usize)>, Malformed> {
         let Some(&code) = bytes.first() else { return Ok(None) };
-        if code == SEND
-            && let Some(bytes) = bytes.first_chunk::<SEND_HEADER>()
-        {
-            // The most frequent kind: of this call the compiler makes code for it alone.
-            return Ok(Some((Self::decode_as(SEND, const { &RULES[0] }, bytes)?, SEND_HEADER)));
-        }
         let rules = rules(code).ok_or(Malformed::Kind(code))?;
         let size = usize::from(rules.size);
         match bytes.get(..size) {
@@ -267,7 +260,6 @@ impl Header {
     }
 
     /// Reads the header of this kind, all of whose bytes are there.
-    #[inline(always)]
     fn decode_as(code: u8, rules: &Rules, bytes: &[u8]) -> Result<Header, Malformed> {
         let (base, fields) = bytes.split_at(BASE.min(bytes.len()));
         let word = |at| u32_at(base, at);

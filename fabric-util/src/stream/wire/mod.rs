@@ -71,6 +71,8 @@
 pub mod frame;
 pub mod handshake;
 mod malformed;
+mod whole_send;
 
 pub use malformed::Malformed;
 pub(crate) use malformed::u64_at;
+pub(crate) use whole_send::WholeSend;
