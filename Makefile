@@ -4,7 +4,7 @@
 # `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup conformance adversary encrypted two-hosts mutants random soak fuzz assembly loom test fmt lint doc unit bindings miri msrv package deny bench libfabric softroce \
+.PHONY: help setup conformance served adversary encrypted two-hosts mutants random soak fuzz assembly loom test fmt lint doc unit bindings miri msrv package deny bench libfabric softroce \
 	softroce-shell
 
 CARGO ?= cargo
@@ -20,6 +20,9 @@ setup: ## Install what is missing: a linker, the Rust toolchain, libibverbs, lib
 
 conformance: setup ## Run the conformance suite over every provider: verbs in a guest where there is no RDMA device
 	@CARGO="$(CARGO)" scripts/conformance $(ARGS)
+
+served: setup ## The suite over TCP, each peer's end in another process; ARGS as in fabric-conformance --help
+	@CARGO="$(CARGO)" scripts/served $(ARGS)
 
 two-hosts: setup ## The suite between two hosts, in guests, over links that lose packets and are cut; ARGS as in --help
 	@CARGO="$(CARGO)" scripts/two-hosts $(ARGS)
