@@ -30,8 +30,6 @@ pub(super) struct Core {
     /// The endpoint itself among its peers.
     pub(super) own: Own,
     raw: Box<[RawCompletion]>,
-    /// As many as are taken first in a turn: few, unless they come in numbers.
-    first: usize,
     /// Peers with a connection, or an attempt at one.
     pub(super) open: Vec<Peer>,
     /// How many attempts there are, and may be.
@@ -62,7 +60,6 @@ impl Core {
             listener,
             own: Own::default(),
             raw: vec![RawCompletion::default(); BATCH].into(),
-            first: 1,
             open: Vec::new(),
             attempts: Attempts::new(shared.attr.max_open),
             appointments: Appointments::new(shared.attr.timeouts.connect / 2),
@@ -112,11 +109,7 @@ impl Core {
 
     /// One turn: what `fabric` has for the endpoint, and what follows. Whether there was anything.
     pub(super) fn progress(&mut self) -> bool {
-        let (mut found, is_over) = self.take_first();
-        if is_over {
-            self.pump();
-            return true;
-        }
+        let mut found = self.take_arrived();
         if !found {
             // Where it fails, the queue is over.
             let _ = self.shared.slots.on_idle();
@@ -134,35 +127,12 @@ impl Core {
         found
     }
 
-    /// What has come arrives. The first that the application waits for ends the turn: it is to have that before its earlier
-    /// messages are accounted for, which is done while its answer travels. Each turn that ends so takes twice as many, and the
-    /// seventh in a row is a whole one. Whether there was any, and whether the turn is over.
-    #[inline]
-    fn take_first(&mut self) -> (bool, bool) {
-        let mut found = false;
-        // Others have their turn, however fast a peer is.
-        for _ in 0..TURNS {
-            let want = self.first;
-            let taken = self.take_completions(want);
-            found |= taken > 0;
-            if taken < want {
-                self.first = (want / 2).max(1);
-                break;
-            }
-            self.first = (2 * want).min(BATCH);
-            if want < BATCH && self.shared.has_ended() {
-                return (true, true);
-            }
-        }
-        (found, false)
-    }
-
     /// What has come arrives. Its senders may know that it has, so this is before what depends on that. Whether there was any.
     pub(super) fn take_arrived(&mut self) -> bool {
         let mut found = false;
-        // A peer that never pauses is not waited for.
+        // Others have their turn, however fast a peer is.
         for _ in 0..TURNS {
-            let taken = self.take_completions(BATCH);
+            let taken = self.take_completions();
             found |= taken > 0;
             if taken < BATCH {
                 break;
@@ -174,15 +144,15 @@ impl Core {
     /// Takes all that is in the queue by now. What a peer that never pauses sends meanwhile is not waited for.
     pub(super) fn take_queued(&mut self) {
         for _ in 0..=self.shared.queue.capacity() / BATCH {
-            if self.take_completions(BATCH) == 0 {
+            if self.take_completions() == 0 {
                 break;
             }
         }
     }
 
     #[inline]
-    fn take_completions(&mut self, max: usize) -> usize {
-        let taken = self.shared.queue.poll(&mut self.raw[..max]).unwrap_or(0); // in a forked child
+    fn take_completions(&mut self) -> usize {
+        let taken = self.shared.queue.poll(&mut self.raw).unwrap_or(0); // in a forked child
         if taken > 0 {
             self.on_completions(taken);
         }

@@ -285,8 +285,7 @@ impl Endpoint {
         }))
     }
 
-    /// Takes completions, at most as many as `out` holds, and says how many. Never blocks; none is no error. It may leave some that
-    /// are there to the next call: the first that comes is not to wait for what else has to be done.
+    /// Takes completions, at most as many as `out` holds, and says how many. Never blocks; none is no error.
     ///
     /// # Errors
     /// `InvalidState` in a forked child.
