@@ -155,6 +155,11 @@ impl Rig {
         SocketAddr::new(self.ip(domain), 0)
     }
 
+    /// Where nothing listens on the second side: a port that is none of the free ones that other cases get meanwhile.
+    pub fn no_listener(&self) -> SocketAddr {
+        SocketAddr::new(self.ip(self.domain_b()), 1)
+    }
+
     /// Listens on a free port.
     ///
     /// # Errors

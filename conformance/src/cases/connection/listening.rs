@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use fabric::ListenerAttr;
 use fabric_util::wakeup::wait_readable;
 
-use super::steps::{connect_failed, connected, meet, message, next_request, no_listener};
+use super::steps::{connect_failed, connected, meet, message, next_request};
 use crate::end::DEFAULT_TIMEOUT;
 use crate::prelude::*;
 use crate::sys::in_child;
@@ -16,7 +16,7 @@ use crate::sys::in_child;
 pub(super) fn refuse(rig: &Rig) -> Outcome {
     let a = rig.end(rig.domain_a())?;
     a.recv(Slices::none(), 1)?;
-    a.connect(no_listener(rig)?, b"hello?")?;
+    a.connect(rig.no_listener(), b"hello?")?;
     check_matches!(connect_failed(&a)?, Error::Refused(_), "why the attempt ended");
     check_eq!(a.state(), EndpointState::Dead, "state when refused");
     a.expect(Done::canceled(1))?;
@@ -256,7 +256,7 @@ pub(super) fn events_pollable(rig: &Rig) -> Outcome {
     let (at_a, at_b) = (rig.events(rig.domain_a()), rig.events(rig.domain_b()));
     let (a, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
     let refused = rig.end(rig.domain_a())?;
-    let nowhere = no_listener(rig)?;
+    let nowhere = rig.no_listener();
     let listener = rig.listen(rig.domain_b())?;
     for events in [&at_a, &at_b] {
         check!(!is_readable(events)?, "a quiet descriptor before anything happens");

@@ -1,7 +1,5 @@
 //! Steps of cases about connections.
 
-use std::net::SocketAddr;
-
 use fabric::{ConnectRequest, Listener};
 
 use crate::prelude::*;
@@ -62,12 +60,6 @@ pub(super) fn ended(end: &End) -> Outcome {
     let event = end.next_event()?;
     check_matches!(&event, Event::Disconnected { endpoint, .. } if *endpoint == end.id(), "an end");
     Ok(())
-}
-
-/// An address without a listener: the one that was there is gone.
-#[track_caller]
-pub(super) fn no_listener(rig: &Rig) -> Result<SocketAddr, Failed> {
-    Ok(rig.listen(rig.domain_b())?.local_addr())
 }
 
 /// One message from `a` to `b`, with bytes of this pattern; neither may have anything else pending.

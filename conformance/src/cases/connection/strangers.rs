@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::steps::{connect_failed, connected, message, next_request, no_listener};
+use super::steps::{connect_failed, connected, message, next_request};
 use crate::prelude::*;
 
 /// What a listener of another kind does with a connection. Providers that do not go over TCP never meet it.
@@ -111,7 +111,7 @@ fn be_met(rig: &Rig) -> Outcome {
 }
 
 pub(super) fn inward_address(rig: &Rig) -> Outcome {
-    let port = no_listener(rig)?.port();
+    let port = rig.no_listener().port();
     let (from, to) = rig.pair()?;
     for ip in [IpAddr::from(Ipv6Addr::LOCALHOST), Ipv4Addr::LOCALHOST.into()] {
         let a = rig.end(rig.domain_a())?;

@@ -100,9 +100,7 @@ fn rails_from(rig: &Rig, end: &RdmEnd<'_>, first: usize) -> Result<Address, Fail
 
 /// The address of an endpoint that is not there.
 fn nowhere(rig: &Rig, identity: EndpointIdentity) -> Result<Address, Failed> {
-    // A port that was free, and is so again.
-    let addr = rig.listen(rig.domain_b())?.local_addr();
-    address(identity, &[addr])
+    address(identity, &[rig.no_listener()])
 }
 
 fn address(identity: EndpointIdentity, rails: &[std::net::SocketAddr]) -> Result<Address, Failed> {
