@@ -1,6 +1,6 @@
 //! Calls of address vectors (`fi_av(3)`).
 
-use std::ffi::{CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -155,11 +155,8 @@ unsafe extern "C" fn insertsvc(
             let outcomes = Outcomes::new(number, flags, context)?;
             let (node, service) = (text(node), text(service));
             // A text of libfabric's for an address is all of it.
-            if node.is_none() {
-                return Err(Errno::INVALID);
-            }
-            let place = address::resolve(node, service, (0, false, false));
-            Ok(outcomes.put(0, place.and_then(|place| vector.insert(place))))
+            let node = node.ok_or(Errno::INVALID)?;
+            insert_named(vector, &outcomes, (node, 1), (service, 1))
         }
     })
 }
@@ -183,27 +180,39 @@ unsafe extern "C" fn insertsym(
             let (Some(node), Some(service)) = (text(node), text(service)) else {
                 return Err(Errno::INVALID);
             };
-            let count = nodes.checked_mul(services).and_then(|count| c_int::try_from(count).ok());
-            count.ok_or(Errno::INVALID)?;
-            let mut inserted = 0;
-            for at in 0..nodes {
-                let name = address::node_behind(node, at as u64).ok_or(Errno::INVALID);
-                let first = name.and_then(|name| {
-                    address::resolve(Some(&name), Some(service), (0, false, false))
-                });
-                for further in 0..services {
-                    let place = first.and_then(|first| {
-                        let port = usize::from(first.port()).checked_add(further);
-                        let port = port.and_then(|port| u16::try_from(port).ok());
-                        Ok(SocketAddr::new(first.ip(), port.ok_or(Errno::INVALID)?))
-                    });
-                    let outcome = place.and_then(|place| vector.insert(place));
-                    inserted += outcomes.put(at * services + further, outcome);
-                }
-            }
-            Ok(inserted)
+            insert_named(vector, &outcomes, (node, nodes), (Some(service), services))
         }
     })
+}
+
+/// Inserts so many nodes from the first, and so many services of each; says how many were inserted.
+///
+/// # Safety
+/// There are places for as many outcomes.
+unsafe fn insert_named(
+    vector: &AddressVector,
+    outcomes: &Outcomes,
+    (node, nodes): (&CStr, usize),
+    (service, services): (Option<&CStr>, usize),
+) -> Result<c_int, Errno> {
+    let count = nodes.checked_mul(services).and_then(|count| c_int::try_from(count).ok());
+    count.ok_or(Errno::INVALID)?;
+    let mut inserted = 0;
+    for at in 0..nodes {
+        let name = address::node_behind(node, at as u64).ok_or(Errno::INVALID);
+        let first = name.and_then(|name| address::resolve(Some(&name), service, (0, false, false)));
+        for further in 0..services {
+            let place = first.and_then(|first| {
+                let port = usize::from(first.port()).checked_add(further);
+                let port = port.and_then(|port| u16::try_from(port).ok());
+                Ok(SocketAddr::new(first.ip(), port.ok_or(Errno::INVALID)?))
+            });
+            let outcome = place.and_then(|place| vector.insert(place));
+            // SAFETY: the caller's promise.
+            inserted += unsafe { outcomes.put(at * services + further, outcome) };
+        }
+    }
+    Ok(inserted)
 }
 
 unsafe extern "C" fn remove(

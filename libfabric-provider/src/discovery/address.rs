@@ -148,9 +148,11 @@ pub(crate) fn resolve(
 
 /// The node so many behind another one: the address that is that much more, or the name whose number at its end is.
 pub(crate) fn node_behind(first: &CStr, count: u64) -> Option<CString> {
+    if count == 0 {
+        return Some(first.to_owned());
+    }
     let first = first.to_str().ok()?;
     let node = match first.parse() {
-        _ if count == 0 => first.to_owned(),
         Ok(IpAddr::V4(ip)) => {
             Ipv4Addr::from_bits(ip.to_bits().checked_add(count.try_into().ok()?)?).to_string()
         }
