@@ -17,7 +17,8 @@ pub struct ServerOptions {
     pub limits: Limits,
     /// Jobs at a time: 256. For one more the job that has had no member for longest is forgotten.
     pub max_jobs: usize,
-    /// Bytes of the blobs and barriers of all jobs, as `limits` counts them: 1 GiB. For more of them jobs that have no member are forgotten, likewise.
+    /// Bytes of the blobs and barriers of all jobs, as `limits` counts them: 1 GiB. For more of them jobs that have no member are
+    /// forgotten, likewise.
     pub max_bytes: u64,
     /// Members at a time, of all jobs: 16384. Each takes a descriptor.
     pub max_members: usize,
