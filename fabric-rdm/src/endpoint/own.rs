@@ -60,10 +60,10 @@ pub(super) struct Own {
     pub(super) unsure: VecDeque<OwnOp>,
     /// An operation has ended by a refusal: no other one is the one that is lost.
     pub(super) refused: bool,
-    /// Attempts that failed in a row, since when, and when the next one is due.
+    /// Attempts that failed in a row, since when, and when the next one is due, or the next look for room.
     pub(super) failed: u32,
     pub(super) dialing_since: Option<Duration>,
-    pub(super) next_dial: Option<Duration>,
+    pub(super) next_try: Option<Duration>,
 }
 
 impl Own {

@@ -12,6 +12,7 @@ use super::core::Core;
 use super::hello_data::{encode_hello, encode_refusal};
 use super::ops::Body;
 use super::own::{Ends, Own};
+use super::room::ROOM_LOOK;
 use super::shared::{PeerEvent, Shared};
 use super::shortage::{self, Taken};
 use crate::address::Address;
@@ -59,7 +60,7 @@ impl Core {
                 let depth = self.shared.attr.connection_depth;
                 match self.own.post(depth, op, |context, to| one_sided.post(to, context)) {
                     Ok(true) => {}
-                    Ok(false) => return self.connect_own(),
+                    Ok(false) => return self.await_own(),
                     Err(error) => {
                         log_line!(Warn, "the endpoint as its own peer: a post failed: {error}");
                         return self.on_own_death(DeathCause::Lost);
@@ -83,13 +84,23 @@ impl Core {
         }
     }
 
+    /// Has what was not posted tried again: with a completion, once there is a connection, or soon where nothing makes room.
+    fn await_own(&mut self) {
+        let is_connected = self.own.ends.as_ref().is_some_and(|ends| ends.is_connected);
+        if !is_connected {
+            self.connect_own();
+        } else if !self.own.is_under_way() {
+            self.own.next_try = Some(self.shared.now().saturating_add(ROOM_LOOK));
+        }
+    }
+
     /// Makes the connection, unless there is one, or an attempt has just failed.
     fn connect_own(&mut self) {
         let now = self.shared.now();
-        if self.own.ends.is_some() || self.own.next_dial.is_some_and(|at| now < at) {
+        if self.own.ends.is_some() || self.own.next_try.is_some_and(|at| now < at) {
             return;
         }
-        self.own.next_dial = None;
+        self.own.next_try = None;
         self.own.dialing_since.get_or_insert(now);
         match self.dial_own() {
             Ok(ends) => self.own.ends = Some(Box::new(ends)),
@@ -168,7 +179,7 @@ impl Core {
         self.own.failed = self.own.failed.saturating_add(1);
         if shortage::is_of_process(error) {
             self.own.dialing_since = None;
-            self.own.next_dial = Some(now.saturating_add(SHORTAGE));
+            self.own.next_try = Some(now.saturating_add(SHORTAGE));
             return;
         }
         let since = *self.own.dialing_since.get_or_insert(now);
@@ -176,7 +187,7 @@ impl Core {
             return self.on_own_death(DeathCause::Unreachable);
         }
         let wait = timeouts.retry.saturating_mul(1 << self.own.failed.min(DOUBLINGS));
-        self.own.next_dial = Some(now.saturating_add(wait));
+        self.own.next_try = Some(now.saturating_add(wait));
     }
 
     /// The connection is over. How its operations did is known by their completions, which are still to come.
@@ -195,8 +206,7 @@ impl Core {
         }
         // Nothing went by it that did not end well: it is made again when it is needed.
         self.own.close();
-        self.own.next_dial =
-            Some(self.shared.now().saturating_add(self.shared.attr.timeouts.retry));
+        self.own.next_try = Some(self.shared.now().saturating_add(self.shared.attr.timeouts.retry));
         self.settle_own();
     }
 
@@ -221,12 +231,12 @@ impl Core {
         self.own.begin_anew();
     }
 
-    /// Whether it is due to connect to itself again; if so, it does.
+    /// Tries again what is due: to connect to itself, or to post.
     pub(super) fn tick_own(&mut self) {
-        if let Some(at) = self.own.next_dial
+        if let Some(at) = self.own.next_try
             && at <= self.shared.now()
         {
-            self.own.next_dial = None;
+            self.own.next_try = None;
             self.settle_own();
         }
     }
@@ -236,5 +246,42 @@ impl Core {
         if self.own.rests() {
             self.own.close();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fabric::{Access, Hints, Op};
+
+    use super::*;
+    use crate::{Endpoint, RdmAttr};
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn what_finds_no_room_where_nothing_is_under_way_goes_when_there_is_some() {
+        let domain =
+            fabric::Domain::open(&Hints { provider: Some("tcp".into()), ..Hints::default() });
+        let endpoint = Endpoint::new(&domain.unwrap(), &RdmAttr::default()).unwrap();
+        let own = endpoint.insert(endpoint.address()).unwrap();
+        let region = endpoint.domain().alloc(16, Access::ALL).unwrap();
+        let write = || {
+            let to = region.remote().at(8);
+            endpoint.post(own, &Op::write(region.slice(..8), to)).unwrap();
+        };
+        // So that there is a connection.
+        write();
+        assert_eq!(endpoint.wait_one(Some(SOON)).unwrap().status, Status::Ok);
+        let limit = |depth| {
+            endpoint
+                .driver
+                .call(|core| std::mem::replace(&mut core.shared.attr.connection_depth, depth))
+        };
+        let depth = limit(0);
+        write();
+        let waits = endpoint.wait_one(Some(Duration::from_millis(50)));
+        assert!(waits.is_err(), "there is no room");
+        limit(depth);
+        assert_eq!(endpoint.wait_one(Some(SOON)).unwrap().status, Status::Ok);
     }
 }

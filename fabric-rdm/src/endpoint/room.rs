@@ -15,7 +15,7 @@ const RECALL: Duration = Duration::from_millis(50);
 /// Between looks whether a grant is open.
 const GRANT_LOOK: Duration = Duration::from_micros(100);
 /// Between looks whether there is room for a post where no completion makes some.
-const ROOM_LOOK: Duration = Duration::from_millis(1);
+pub(super) const ROOM_LOOK: Duration = Duration::from_millis(1);
 
 /// What is known of the open links when a place is wanted.
 #[derive(Default)]
@@ -357,7 +357,7 @@ impl Core {
     pub(super) fn deadline(&self) -> Option<Duration> {
         let is_none = self.timers.is_empty()
             && !self.is_room_wanted()
-            && self.own.next_dial.is_none()
+            && self.own.next_try.is_none()
             && self.next_recall.is_none();
         if is_none { None } else { self.first_deadline() }
     }
@@ -368,6 +368,6 @@ impl Core {
         let room = self.is_room_wanted().then_some(self.next_room);
         let try_again = room.and_then(|_| self.shortage.deadline());
         let times = timer.into_iter().chain(room).chain(try_again).chain(self.held.deadline());
-        times.chain(self.own.next_dial).chain(self.next_recall).min()
+        times.chain(self.own.next_try).chain(self.next_recall).min()
     }
 }
