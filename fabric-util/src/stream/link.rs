@@ -252,20 +252,18 @@ impl Link {
         !self.made_recvs.is_empty()
     }
 
-    /// Whether there are completions that have not gone to their rings.
+    /// Whether there are completions that can go to their rings: no event has to be reported before.
     #[inline]
     pub(super) fn has_completions(&self) -> bool {
-        !self.made_recvs.is_empty() || !self.made_sends.is_empty()
+        !(self.made_recvs.is_empty() && self.made_sends.is_empty()) && self.unreported == 0
     }
 
-    /// Hands the completions made to their rings, unless an event has to be reported before. To be called before the
-    /// lock of the link is released.
+    /// Hands these to them. To be called before the lock of the link is released.
     #[inline]
     pub fn deliver(&mut self) {
-        if !self.has_completions() || self.unreported > 0 {
-            return;
+        if self.has_completions() {
+            self.push_made();
         }
-        self.push_made();
     }
 
     #[inline(never)] // not to be in the way of a turn that found nothing

@@ -6,6 +6,7 @@ mod bits;
 mod breaches;
 mod conn;
 mod ends;
+mod late;
 mod lent;
 mod shared;
 mod stalls;

@@ -415,7 +415,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "canceled_before_the_event",
         about: "what the end of a connection cancels does not wait until the end was reported",
         runs: Runs::Tests,
-        edits: &[edit("Link::deliver", "self.unreported > 0", "false")],
+        edits: &[edit("Link::has_completions", "self.unreported == 0", "true")],
         cases: &[
             "anyfabric-util/lib/stream::tests::ends::what_an_end_cancels_waits_until_the_end_was_reported",
         ],

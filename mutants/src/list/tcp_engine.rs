@@ -35,7 +35,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "self.state.link.has_received()",
         )],
         cases: &[
-            "anyfabric-util/lib/stream::tests::conn::a_send_that_is_acknowledged_completes_with_the_message_where_no_turn_follows",
+            "anyfabric-util/lib/stream::tests::late::a_send_that_is_acknowledged_completes_with_the_message_where_no_turn_follows",
         ],
     },
     Mutant {
@@ -48,7 +48,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "link.has_finished() && !MUTANT",
         )],
         cases: &[
-            "anyfabric-util/lib/stream::tests::conn::a_message_is_handed_out_before_the_send_that_it_acknowledges",
+            "anyfabric-util/lib/stream::tests::late::a_message_is_handed_out_before_the_send_that_it_acknowledges",
         ],
     },
     Mutant {
