@@ -263,7 +263,8 @@ impl Reactor {
         let Ask::Join { membership, token } = request.ask else {
             return Err(ExchangeError::Malformed("its first request is not to join".to_owned()));
         };
-        if let Some(earlier) = self.unaware.get(&token).copied() {
+        // Another attempt of the same call: a later one knows better.
+        if let Some(earlier) = self.unaware.get(&token).copied().filter(|other| *other < number) {
             let why = "the same member connected anew: the answer to its joining was lost";
             self.close(earlier, &ExchangeError::Disconnected(why.to_owned()), now);
         }

@@ -146,6 +146,19 @@ fn a_join_whose_answer_was_lost_is_repeated() {
     assert_eq!(other.get("from", PATIENCE).unwrap(), b"here");
 }
 
+/// What an attempt said that was given up may be heard behind the next one.
+#[test]
+fn an_attempt_that_is_heard_late_ends_no_later_one() {
+    let server = server(|_| {});
+    let (at, membership) = (server.local_addr(), member("job", 1, 0));
+    let mut given_up = Raw::connect(at);
+    let mut next = Raw::unaware(at, &membership, [7; SEAL]);
+    let refused = given_up.join(&membership, [7; SEAL]);
+    assert!(matches!(refused, Err(ExchangeError::AlreadyJoined { rank: 0 })), "{refused:?}");
+    next.say(1, Ask::Put { key: "k".into(), blob: ByteBuf::new() });
+    assert_eq!(next.hear().say, Say::Kept(true));
+}
+
 /// One that has said that it knows is lost, as one that asked for something is.
 #[test]
 fn a_rank_that_knows_that_it_joined_is_lost_with_its_connection() {
