@@ -112,6 +112,7 @@ impl Core {
                     }
                     link.track(key);
                     shared.sends_out += 1;
+                    self.after_post();
                     return Ok(key);
                 }
                 Ok(false) => drop(shared.sends.remove(key)),
