@@ -4,7 +4,7 @@
 # `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup conformance served adversary encrypted two-hosts mutants random soak fuzz assembly loom test fmt lint doc unit bindings miri msrv package deny bench libfabric softroce \
+.PHONY: help setup conformance served adversary encrypted two-hosts mutants random soak fuzz assembly loom test fmt lint doc unit bindings miri package deny bench libfabric softroce \
 	softroce-shell
 
 CARGO ?= cargo
@@ -27,7 +27,7 @@ served: setup ## The suite over TCP, each peer's end in another process; ARGS as
 two-hosts: setup ## The suite between two hosts, in guests, over links that lose packets and are cut; ARGS as in --help
 	@CARGO="$(CARGO)" scripts/two-hosts $(ARGS)
 
-test: setup ## Format, lints, docs, all tests, assembly, loom, Miri, MSRV, packages, tests on a device, conformance, fuzzers
+test: setup ## Format, lints, docs, all tests, assembly, loom, Miri, packages, tests on a device, conformance, fuzzers
 	@CARGO="$(CARGO)" scripts/test
 
 adversary: ## The conformance suite over TCP, or PROVIDER=shm, at its worst: cuts, delays, odd orders; SEED=N
@@ -79,9 +79,6 @@ unit: ## All tests, doctests among them
 bindings: ## Compare the C types and functions of verbs with those of the crate rdma-sys, which wants libclang 14
 	@CARGO="$(CARGO)" scripts/rdma-sys
 
-msrv: ## Check that the stated minimum Rust version suffices
-	@scripts/msrv $(MSRV)
-
 # What `make test` does beside its parts: it builds the programs of the last ones, and then each part of Miri keeps one
 # processor busy for minutes.
 .PHONY: beside programs packages
@@ -95,10 +92,10 @@ programs:
 
 # What only builds.
 packages:
-	@$(MAKE) --no-print-directory -j1 assembly loom msrv package deny
+	@$(MAKE) --no-print-directory -j1 assembly loom package deny
 
-package: ## Check that every crate packages
-	@scripts/package
+package: ## Check that every crate packages, and builds with the stated minimum Rust version
+	@scripts/package $(MSRV)
 
 deny: ## Check licences, advisories and sources of the dependencies
 	@scripts/deny
