@@ -7,7 +7,7 @@ use fabric::{DisconnectReason, EndpointState, Error, Event, Status};
 use crate::null::Link;
 use crate::rig::{NOWHERE, Rig, connect, domain, invalid};
 
-const SOON: Option<Duration> = Some(Duration::from_secs(5));
+const SOON: Option<Duration> = Some(Duration::from_secs(30));
 const NOW: Option<Duration> = Some(Duration::ZERO);
 
 /// An endpoint that is connecting until the test says how it ends.
@@ -210,7 +210,7 @@ fn shutdown_lets_what_is_posted_finish() {
     assert!(matches!(rig.endpoint.shutdown(Duration::from_millis(20)), Err(Error::TimedOut(_))));
     assert_eq!(rig.endpoint.state(), EndpointState::Connected);
     std::thread::scope(|scope| {
-        let shutdown = scope.spawn(|| rig.endpoint.shutdown(Duration::from_secs(5)));
+        let shutdown = scope.spawn(|| rig.endpoint.shutdown(Duration::from_secs(30)));
         std::thread::sleep(Duration::from_millis(5));
         rig.link.release(4);
         shutdown.join().unwrap().unwrap();

@@ -8,6 +8,8 @@ use fabric_util::wakeup::wait_readable;
 
 use crate::rig::{Rig, drain, rounds};
 
+const SOON: Duration = Duration::from_secs(30);
+
 fn readable(queue: &CompletionQueue) -> bool {
     wait_readable(queue.as_fd(), Some(Instant::now())).unwrap()
 }
@@ -44,10 +46,15 @@ fn arming_says_ready_while_completions_wait() {
 fn wait_times_out_on_time() {
     let rig = Rig::new();
     for wait in [Duration::ZERO, Duration::from_micros(300), Duration::from_millis(30)] {
-        let start = Instant::now();
-        assert!(matches!(rig.queue.wait_one(Some(wait)), Err(Error::TimedOut(_))));
-        let took = start.elapsed();
-        assert!(took >= wait && took < wait + Duration::from_secs(1), "{wait:?} took {took:?}");
+        // Others may have the processors at one time, and not at every time.
+        let on_time = (0..10).any(|_| {
+            let start = Instant::now();
+            assert!(matches!(rig.queue.wait_one(Some(wait)), Err(Error::TimedOut(_))));
+            let took = start.elapsed();
+            assert!(took >= wait, "{wait:?} took {took:?}");
+            took < wait + Duration::from_secs(1)
+        });
+        assert!(on_time, "{wait:?} takes long");
     }
 }
 
@@ -69,7 +76,7 @@ fn wait_sleeps_until_a_completion_comes() {
     for context in 0..rounds(200) as u64 {
         rig.endpoint.post(&rig.write(context)).unwrap();
         std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| rig.queue.wait_one(Some(Duration::from_secs(5))));
+            let waiter = scope.spawn(|| rig.queue.wait_one(Some(SOON)));
             rig.link.release(1);
             assert_eq!(waiter.join().unwrap().unwrap().context, context);
         });
@@ -85,7 +92,7 @@ fn each_of_many_sleepers_gets_its_completion() {
     for _ in 0..rounds(200) {
         (0..8).for_each(|context| rig.endpoint.post(&rig.write(context)).unwrap());
         let mut reported: Vec<_> = std::thread::scope(|scope| {
-            let wait = || rig.queue.wait_one(Some(Duration::from_secs(5))).unwrap().context;
+            let wait = || rig.queue.wait_one(Some(SOON)).unwrap().context;
             let waiters: Vec<_> = (0..8).map(|_| scope.spawn(wait)).collect();
             rig.link.release(3);
             std::thread::yield_now();
@@ -108,7 +115,7 @@ fn wait_does_not_eat_the_wakeup_of_an_event_loop() {
     assert_eq!(rig.queue.arm().unwrap(), Armed::Waiting);
     let link = rig.link.clone();
     rig.link.on_arm(move || link.release(2));
-    assert_eq!(rig.queue.wait_one(Some(Duration::from_secs(5))).unwrap().context, 0);
+    assert_eq!(rig.queue.wait_one(Some(SOON)).unwrap().context, 0);
     assert!(readable(&rig.queue), "one completion waits, and its event loop sleeps");
     assert_eq!(drain(&rig.queue), [(1, Status::Ok)]);
 }
@@ -123,7 +130,7 @@ fn wait_does_not_disarm_an_event_loop() {
     assert_eq!(rig.queue.arm().unwrap(), Armed::Waiting);
     let link = rig.link.clone();
     rig.link.on_arm(move || link.release(1));
-    assert_eq!(rig.queue.wait_one(Some(Duration::from_secs(5))).unwrap().context, 0);
+    assert_eq!(rig.queue.wait_one(Some(SOON)).unwrap().context, 0);
     rig.link.release(1);
     assert!(readable(&rig.queue), "one completion waits, and its event loop sleeps");
 }
@@ -139,7 +146,7 @@ fn shutdown_does_not_eat_the_wakeup_of_an_event_loop() {
         let link = rig.link.clone();
         if in_time {
             rig.link.on_arm(move || link.release(1));
-            rig.endpoint.shutdown(Duration::from_secs(5)).unwrap();
+            rig.endpoint.shutdown(SOON).unwrap();
         } else {
             assert!(matches!(rig.endpoint.shutdown(Duration::ZERO), Err(Error::TimedOut(_))));
             rig.link.release(1);

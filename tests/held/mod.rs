@@ -30,9 +30,21 @@ impl Held {
         }
     }
 
+    /// What it holds once that has stayed the same for a second.
+    pub(crate) fn settled() -> Self {
+        let (mut held, mut since) = (Held::now(), Instant::now());
+        while since.elapsed() < Duration::from_secs(1) {
+            std::thread::sleep(Duration::from_millis(20));
+            let now = Held::now();
+            if now != held {
+                (held, since) = (now, Instant::now());
+            }
+        }
+        held
+    }
     /// Waits until it holds this again: the kernel lets go of some things a little later.
     pub(crate) fn is_all(&self) {
-        let until = Instant::now() + Duration::from_secs(10);
+        let until = Instant::now() + Duration::from_secs(30);
         while Held::now() != *self && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(20));
         }
