@@ -128,10 +128,13 @@ mod tests {
         let pairs: Vec<_> = (0..5).map(|_| pair()).collect();
         let mut all: Vec<_> =
             [1, 2, 1, 2, 1].iter().zip(&pairs).map(|(host, (_, it))| begin(it, *host)).collect();
-        assert_eq!(
-            [0, 1, 2, 3, 4].map(|at| is_shut(&pairs[at].0)),
-            [true, true, false, false, false]
-        );
+        // What is said over loopback is there a moment later, on a busy machine.
+        let until = Instant::now() + Duration::from_secs(30);
+        while !pairs[..2].iter().all(|(near, _)| is_shut(near)) {
+            assert!(Instant::now() < until, "the oldest are not shut");
+            std::thread::yield_now();
+        }
+        assert!(pairs[2..].iter().all(|(near, _)| !is_shut(near)), "others are");
         drop(all.pop());
         let (near, stream) = pair();
         let _last = begin(&stream, 3);

@@ -135,6 +135,15 @@ fn is_answered(stream: &TcpStream) -> bool {
     stream.peek(&mut [0]).is_ok_and(|len| len > 0)
 }
 
+/// What was sent over loopback is there a moment later, on a busy machine.
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let until = std::time::Instant::now() + Duration::from_secs(30);
+    while !done() {
+        assert!(std::time::Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 #[test]
 fn a_client_from_elsewhere_has_its_turn_before_a_crowd_that_came_first() {
     let (acceptor, host, crowd, client) = scene();
@@ -149,7 +158,7 @@ fn a_client_from_elsewhere_has_its_turn_before_a_crowd_that_came_first() {
     assert!(before < CROWD / 2, "{before} of the crowd of {CROWD} were answered before it");
     // The crowd has its turns, too.
     while host.expire(&acceptor, AcceptorTimer::Handshakes) {}
-    assert_eq!(answered(), CROWD);
+    until("all are answered", || answered() == CROWD);
 }
 
 #[test]
@@ -162,8 +171,12 @@ fn with_its_listener_the_handshakes_end_that_wait() {
         Ok(len) => len == 0,
         Err(error) => error.kind() != ErrorKind::WouldBlock,
     };
-    let ended = crowd.iter_mut().filter_map(|stream| ends(stream).then_some(())).count();
-    assert!(ended >= CROWD / 2, "{ended} of {CROWD} were ended");
+    let mut ended = 0;
+    until("half of them are ended", || {
+        crowd.retain_mut(|stream| !ends(stream));
+        ended = CROWD - crowd.len();
+        ended >= CROWD / 2
+    });
     // Those whose handshake went on are as they were: nothing keeps them but their sockets and their time.
     let kept = std::mem::take(&mut *host.watched.lock());
     assert_eq!(acceptor.half_open(), kept.len());
