@@ -6,7 +6,7 @@
 mod killed;
 mod suite;
 
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -23,12 +23,17 @@ struct Etcd {
 
 impl Etcd {
     fn start() -> Self {
+        (0..5).find_map(|_| Self::try_start()).expect("an etcd that serves")
+    }
+
+    /// `None`: another program got a port of its own meanwhile.
+    fn try_start() -> Option<Self> {
         let data = tempfile::tempdir().unwrap();
         // Free a moment ago. Both are held at a time, so they differ.
         let held = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let [client, peer] = held.map(|held| held.local_addr().unwrap().to_string());
         let (client_url, peer_url) = (format!("http://{client}"), format!("http://{peer}"));
-        let process = Command::new("etcd")
+        let mut process = Command::new("etcd")
             .arg("--data-dir")
             .arg(data.path())
             .args(["--listen-client-urls", &client_url, "--advertise-client-urls", &client_url])
@@ -40,7 +45,13 @@ impl Etcd {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        Etcd { process, place: Rendezvous::Etcd(client), _data: data }
+        while TcpStream::connect(&client).is_err() {
+            if process.try_wait().unwrap().is_some() {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Some(Etcd { process, place: Rendezvous::Etcd(client), _data: data })
     }
 }
 

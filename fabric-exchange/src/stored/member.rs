@@ -392,11 +392,14 @@ mod tests {
         });
         third.leave().unwrap();
         store.remove(ALIVE, "2").unwrap();
+        let begun = Instant::now();
         for _ in 0..10 {
             let late = first.get("absent", Duration::from_millis(20)).unwrap_err();
             assert!(matches!(late, ExchangeError::TimedOut { .. }), "{late:?}");
         }
-        assert!(store.lists(MEMBERS) <= 1, "{}", store.lists(MEMBERS));
+        // Once, and again where others had the processors for as long as that is good for.
+        let max = 1 + begun.elapsed().as_millis() / LOOK_AGAIN.as_millis();
+        assert!(store.lists(MEMBERS) as u128 <= max, "{}, {max} at most", store.lists(MEMBERS));
         // And one that ends is noticed, by every call.
         store.remove(ALIVE, "1").unwrap();
         let lost = Err(ExchangeError::RankLost { rank: 1 });
