@@ -142,13 +142,13 @@ mod tests {
     #[test]
     fn child_reports() {
         let parent = std::process::id();
-        let text = in_child(Duration::from_secs(10), || std::process::id().to_string()).unwrap();
+        let text = in_child(Duration::from_secs(60), || std::process::id().to_string()).unwrap();
         assert_ne!(text.parse::<u32>().unwrap(), parent);
     }
 
     #[test]
     fn child_that_crashes_is_no_success() {
-        let failed = in_child(Duration::from_secs(10), || std::process::abort()).unwrap_err();
+        let failed = in_child(Duration::from_secs(60), || std::process::abort()).unwrap_err();
         assert_eq!(failed.seen(), format!("signal {} ended it", libc::SIGABRT));
     }
 

@@ -89,11 +89,13 @@ fn pair(rig: &Rig) -> RdmPair<'_> {
         .unwrap()
 }
 
+const SOON: Duration = Duration::from_secs(30);
+
 #[track_caller]
 fn says_so<T>(outcome: Result<T, Failed>, begun: Instant) {
     let Err(failed) = outcome else { panic!("it succeeds without the other host") };
     assert!(failed.to_string().contains("the other host answers no more"), "{failed}");
-    assert!(begun.elapsed() < Duration::from_secs(5), "after {:?}", begun.elapsed());
+    assert!(begun.elapsed() < SOON, "after {:?}", begun.elapsed());
 }
 
 #[test]
@@ -108,9 +110,7 @@ fn every_wait_ends_when_the_far_end_goes() {
         let waits = [
             scope.spawn(|| b.next().map(drop)),
             scope.spawn(|| b.until("it", |_| false)),
-            scope.spawn(|| {
-                Ok(b.counter(Kind::Send).wait_for(9, 0, Some(Duration::from_secs(9)))?)
-            }),
+            scope.spawn(|| Ok(b.counter(Kind::Send).wait_for(9, 0, Some(2 * SOON))?)),
         ];
         thread::sleep(Duration::from_millis(50));
         way.cut();
@@ -123,7 +123,7 @@ fn every_wait_ends_when_the_far_end_goes() {
     // And everything can be dropped.
     drop((inbox, pair));
     drop(rig);
-    assert!(begun.elapsed() < Duration::from_secs(10), "after {:?}", begun.elapsed());
+    assert!(begun.elapsed() < 2 * SOON, "after {:?}", begun.elapsed());
 }
 
 #[test]
