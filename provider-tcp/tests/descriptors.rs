@@ -77,12 +77,10 @@ fn without_descriptors_calls_fail_and_connections_wait() {
     assert!(matches!(waits, Err(Error::TimedOut(_))), "{waits:?}");
     scene.check();
     drop(all);
-    let start = Instant::now();
     let mut request = scene.listener.accept(SOON).unwrap();
     assert_eq!(request.private_data(), b"late");
     request.accept(&accepting, b"").unwrap();
     endpoint.wait_connected(SOON).unwrap();
-    assert!(start.elapsed() < Duration::from_secs(10));
     scene.check();
     a_stranger_makes_room(&scene);
 }
@@ -91,7 +89,9 @@ fn without_descriptors_calls_fail_and_connections_wait() {
 fn a_stranger_makes_room(scene: &Scene) {
     let endpoint = scene.client.endpoint();
     let mut stranger = scene.attack();
+    let until = Instant::now() + SOON.unwrap();
     while !scene.server.domain.dump().contains(" 1 half-open") {
+        assert!(Instant::now() < until, "{}", scene.server.domain.dump());
         std::thread::sleep(Duration::from_millis(1));
     }
     let mut all = take_all();

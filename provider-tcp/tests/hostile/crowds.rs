@@ -10,8 +10,8 @@ use socket2::{Domain, Socket, Type};
 
 use crate::scene::*;
 
-/// An honest client has so long to get in.
-const AT_ONCE: Duration = Duration::from_secs(1);
+/// An honest client has so long to get in: less than a hello is waited for.
+const AT_ONCE: Duration = Duration::from_secs(4);
 
 /// A connection from an address of this host.
 fn from(host: u8, to: SocketAddr) -> TcpStream {

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Mutex;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fabric::{
     DisconnectReason, Endpoint, Hints, Identity, Listener, OpKind, Secret, Security, Status,
@@ -194,9 +194,7 @@ fn copies(scene: &Scene) {
     };
     // All of it, and more than what comes first.
     for len in [heard.len(), heard.len() - 1, scene.first + 100, scene.first] {
-        let begun = Instant::now();
         assert!(is_cut_off(&mut attack(&heard[..len])), "{len}");
-        assert!(begun.elapsed() < Duration::from_secs(8), "{len}");
     }
     // A stranger that has not even that.
     let mut stranger = attack(&[0x16, 3, 1, 0, 200, 1]);

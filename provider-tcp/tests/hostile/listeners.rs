@@ -13,6 +13,11 @@ use crate::scene::*;
 
 /// Connects to a listener that hears the hello, does `answer`, and stays silent until the client has left.
 fn connect_to(answer: impl FnOnce(&mut TcpStream) + Send + 'static) -> Error {
+    connect_with(SOON.unwrap(), answer)
+}
+
+/// The same, by a client that waits so long.
+fn connect_with(patience: Duration, answer: impl FnOnce(&mut TcpStream) + Send + 'static) -> Error {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();
     let server = thread::spawn(move || {
@@ -23,7 +28,6 @@ fn connect_to(answer: impl FnOnce(&mut TcpStream) + Send + 'static) -> Error {
         assert!(is_cut_off(&mut stream), "the client leaves");
     });
     let side = Side::new();
-    let patience = Duration::from_secs(1);
     let endpoint = side.domain.endpoint().connect_timeout(patience).build(&side.queue).unwrap();
     endpoint.connect(addr, &[]).unwrap();
     let error = endpoint.wait_connected(SOON).unwrap_err();
@@ -53,10 +57,11 @@ fn a_hello_is_no_answer_to_a_hello() {
 
 #[test]
 fn silence_and_half_an_answer_time_out() {
-    assert!(matches!(connect_to(|_| ()), Error::TimedOut(_)));
+    let patience = Duration::from_secs(2);
+    assert!(matches!(connect_with(patience, |_| ()), Error::TimedOut(_)));
     let accept = Handshake::new(HandshakeKind::Accept, 8, 0).encode(&[7; 9]);
     assert!(matches!(
-        connect_to(move |stream| stream.write_all(&accept[..25]).unwrap()),
+        connect_with(patience, move |stream| stream.write_all(&accept[..25]).unwrap()),
         Error::TimedOut(_)
     ));
 }

@@ -15,7 +15,7 @@ use fabric_util::stream::wire::frame::{Header, Kind as Frame};
 use fabric_util::stream::wire::handshake::{Handshake, HandshakeKind};
 use provider_tcp::TcpProvider;
 
-pub const SOON: Option<Duration> = Some(Duration::from_secs(10));
+pub const SOON: Option<Duration> = Some(Duration::from_secs(30));
 
 pub struct Side {
     pub domain: Domain,
