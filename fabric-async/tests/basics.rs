@@ -213,7 +213,7 @@ fn shutdown_waits_for_what_was_posted() {
             for _ in 0..64 {
                 a.send(filled(&a, b"kept")).await.unwrap();
             }
-            a.shutdown(Duration::from_secs(10)).await.unwrap();
+            a.shutdown(Duration::from_secs(60)).await.unwrap();
         };
         let receive = async {
             let mut count = 0;

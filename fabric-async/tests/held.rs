@@ -16,7 +16,7 @@ use fabric_async::{Connection, Node, block_on};
 use futures_util::future::{Either, join, select};
 
 /// Far more than it takes, and less than anything else that ends by itself.
-const SOON: Duration = Duration::from_secs(5);
+const SOON: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(60);
 
 type Held<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
@@ -128,7 +128,7 @@ where
 }
 
 fn small(_: &str) -> Node {
-    node(|b| b.send_depth(8).receives(8))
+    node(|b| b.send_depth(8).receives(8).connect_timeout(LONG).liveness(Some(LONG)))
 }
 
 #[test]

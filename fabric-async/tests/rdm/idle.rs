@@ -61,10 +61,18 @@ fn an_idle_endpoint_costs_no_wake_ups() {
                 }
             });
             block_on(eventually("what there was to do is done", is_quiet));
-            let before = sleeps();
-            std::thread::sleep(Duration::from_millis(1000));
-            let woken = sleeps() - before;
-            assert!(woken <= 3, "{provider}, tokio {tokio}: {woken} wake-ups in a second");
+            // One that costs any costs them in each second; on a busy machine a thread may have gone to sleep late.
+            let in_a_second = || {
+                let before = sleeps();
+                std::thread::sleep(Duration::from_secs(1));
+                sleeps() - before
+            };
+            let is_cheap = (0..10).any(|_| {
+                let woken = in_a_second();
+                eprintln!("{provider}, tokio {tokio}: {woken} wake-ups in a second");
+                woken <= 3
+            });
+            assert!(is_cheap, "{provider}, tokio {tokio}");
             drop(block_on(a.send(to_b, a.pool().alloc(4).unwrap())).unwrap());
             waits.join().unwrap();
         }

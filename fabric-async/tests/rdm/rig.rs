@@ -39,6 +39,10 @@ impl Pair {
         self.b.pool().alloc(len).unwrap()
     }
 
+    /// Waits until [everything was given back](Pair::is_clean): a thread may be in the middle of that.
+    pub(crate) async fn gives_all_back(&self) {
+        eventually("all is given back", || self.is_clean()).await;
+    }
     /// Everything was given back but for what the endpoints have themselves: slots and buffers.
     pub(crate) fn is_clean(&self) -> bool {
         self.a.operations() == 0
