@@ -115,16 +115,19 @@ fn a_grant_is_for_one_connection_of_either_way() {
 #[test]
 fn requests_of_both_ways_take_turns() {
     let (all, shm, tcp) = (Side::new("auto"), Side::new("shm"), Side::new("tcp"));
-    let listener = all.listen();
-    let _ends = [&shm, &shm, &tcp].map(|peer| {
-        let end = peer.endpoint();
-        end.connect(listener.local_addr(), peer.domain.provider().as_bytes()).unwrap();
-        end
-    });
-    // All of them are there then.
-    thread::sleep(Duration::from_millis(500));
-    let two = [0, 1].map(|_| listener.accept(Some(SOON)).unwrap().private_data().to_vec());
-    assert!(two.contains(&b"tcp".to_vec()), "{two:?}");
+    let take_turns = |time| {
+        let listener = all.listen();
+        let _ends = [&shm, &shm, &tcp].map(|peer| {
+            let end = peer.endpoint();
+            end.connect(listener.local_addr(), peer.domain.provider().as_bytes()).unwrap();
+            end
+        });
+        // All of them are there then, unless others have the processors.
+        thread::sleep(time);
+        let two = [0, 1].map(|_| listener.accept(Some(SOON)).unwrap().private_data().to_vec());
+        two.contains(&b"tcp".to_vec())
+    };
+    assert!((0..6).any(|more| take_turns(Duration::from_millis(100 << more))));
 }
 
 /// The kernel bounds how many wait sets are between a socket and an application's.
@@ -187,19 +190,23 @@ fn the_way_and_the_reason_are_said() {
 #[test]
 fn an_address_has_one_listener_of_either_way() {
     let all = Side::new("auto");
-    let listener = all.listen();
-    let at = listener.local_addr();
-    for other in ["auto", "tcp", "shm"] {
-        let refused = Side::new(other).domain.listen(at).err();
-        assert!(matches!(refused, Some(Error::AddrInUse(_))), "{other}: {refused:?}");
-    }
-    drop(listener);
-    let shm = Side::new("shm").domain.listen(at).unwrap();
-    assert!(matches!(all.domain.listen(at), Err(Error::AddrInUse(_))));
-    drop(shm);
-    let taken = TcpListener::bind(at).unwrap();
-    assert!(matches!(all.domain.listen(at), Err(Error::AddrInUse(_))));
-    drop(taken);
+    let in_use = |listener: fabric::Result<_>| matches!(listener, Err(Error::AddrInUse(_)));
+    // Another program may have the address as soon as it is free.
+    let is_free_again = || {
+        let listener = all.listen();
+        let at = listener.local_addr();
+        for other in ["auto", "tcp", "shm"] {
+            assert!(in_use(Side::new(other).domain.listen(at)), "{other}");
+        }
+        drop(listener);
+        let Ok(shm) = Side::new("shm").domain.listen(at) else { return false };
+        assert!(in_use(all.domain.listen(at)));
+        drop(shm);
+        let Ok(_taken) = TcpListener::bind(at) else { return false };
+        assert!(in_use(all.domain.listen(at)));
+        true
+    };
+    assert!((0..5).any(|_| is_free_again()), "an address stays taken");
     // A listener for all addresses is found by each of them.
     let everywhere = all.domain.listen(SocketAddr::from(([0, 0, 0, 0], 0))).unwrap();
     let to = SocketAddr::from(([127, 0, 0, 1], everywhere.local_addr().port()));
