@@ -8,7 +8,7 @@ use fabric::{Access, Domain, Hints};
 use fabric_rdm::matching::Pattern;
 use fabric_rdm::{Address, Endpoint, RdmAttr, Recv, Send};
 
-const TIMEOUT: Option<Duration> = Some(Duration::from_secs(10));
+const TIMEOUT: Option<Duration> = Some(Duration::from_secs(30));
 
 fn domain() -> Domain {
     Domain::open(&Hints { provider: Some("tcp".into()), ..Hints::default() }).unwrap()
@@ -32,7 +32,7 @@ fn a_place_is_enough_to_send_to() {
     assert!(a.wait_one(TIMEOUT).unwrap().is_ok());
 
     // A probe has all of it but the bytes.
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + TIMEOUT.unwrap();
     let found = loop {
         if let Some(found) = b.probe(&Pattern::tagged(7)).unwrap() {
             break found;

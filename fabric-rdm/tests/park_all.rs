@@ -8,7 +8,7 @@ use fabric::{Access, Domain, Hints};
 use fabric_rdm::matching::Pattern;
 use fabric_rdm::{Endpoint, RdmAttr, Recv, Send};
 
-const TIMEOUT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn endpoint() -> Endpoint {
     let hints = Hints { provider: Some("tcp".into()), ..Hints::default() };

@@ -17,7 +17,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 /// Waits until the process has so many: one has its name a little after its start, and is seen a little after its end.
 fn has_threads(count: usize) -> bool {
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + Duration::from_secs(60);
     while threads() != count && Instant::now() < until {
         std::thread::yield_now();
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use fabric::{Access, Domain, Error, Hints, Op, RemoteSlice};
 use fabric_rdm::{Completion, Endpoint, Full, Kind, Peer, PostError, RdmAttr};
 
-const TIMEOUT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(30);
 const WINDOW: u32 = 8;
 
 fn endpoint(apart: bool) -> Endpoint {

@@ -226,12 +226,14 @@ mod tests {
     use crate::{Endpoint, Peer, RdmAttr, Recv, Send, Status};
 
     /// Much less than a connection is waited for.
-    const SOON: Duration = Duration::from_secs(2);
+    const SOON: Duration = Duration::from_secs(20);
 
     fn endpoint() -> Endpoint {
         let domain =
             fabric::Domain::open(&Hints { provider: Some("tcp".into()), ..Hints::default() });
-        Endpoint::new(&domain.unwrap(), &RdmAttr::default()).unwrap()
+        let mut attr = RdmAttr::default();
+        (attr.timeouts.connect, attr.timeouts.attempt) = (10 * SOON, 5 * SOON);
+        Endpoint::new(&domain.unwrap(), &attr).unwrap()
     }
 
     /// There is memory for heads, or none.

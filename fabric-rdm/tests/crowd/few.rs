@@ -14,6 +14,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::all_to_all::{Members, Plan};
 use crate::processes::{PATIENCE, Processes, open, variable};
 
+/// A peer that could be asked is waited for so long.
+const CONNECT: Duration = Duration::from_secs(3);
 const FREE: &str = "FABRIC_RDM_FREE";
 
 /// Counts what the library logs of attempts.
@@ -102,10 +104,10 @@ fn write_while(end: &Endpoint, meanwhile: impl FnOnce()) {
 
 /// No descriptor at all: the peer is not unreachable, and the attempts are few. When there are some the message goes.
 fn none() {
-    let pair = pair(&open("tcp"), |attr| attr.timeouts.connect = Duration::from_millis(500));
+    let pair = pair(&open("tcp"), |attr| attr.timeouts.connect = CONNECT);
     let few = Few::leave(0);
     send_while(&pair, || {
-        std::thread::sleep(Duration::from_millis(1500));
+        std::thread::sleep(2 * CONNECT);
         assert_eq!(pair.0.down(pair.2).unwrap(), None, "{}", pair.0.dump());
         drop(few);
     });

@@ -293,7 +293,9 @@ fn over_mem(count: usize, at_a_time: usize, max_open: usize, rounds: usize) {
         talkers.iter_mut().for_each(Talker::begin);
         hub.run(wave.end * rounds, || talkers.iter_mut().fold(false, |did, one| did | one.turn()));
         // The last answers were sent, and are taken now.
+        let until = Instant::now() + PATIENCE;
         while !talkers.iter().all(Talker::is_done) {
+            assert!(Instant::now() < until, "{}", hub.endpoint.dump());
             for talker in &mut talkers {
                 talker.turn();
             }

@@ -187,9 +187,9 @@ fn claimed_and_lost() {
 #[test]
 fn dials_across() {
     let scene = Scene::new(|attr| {
-        attr.timeouts.connect = Duration::from_millis(300);
-        attr.timeouts.attempt = Duration::from_millis(100);
-        attr.timeouts.crossing = Duration::from_millis(50);
+        attr.timeouts.connect = Duration::from_millis(1200);
+        attr.timeouts.attempt = Duration::from_millis(400);
+        attr.timeouts.crossing = Duration::from_millis(200);
     });
     for context in 0..6 {
         let (mut attacker, peer) = scene.attacker();

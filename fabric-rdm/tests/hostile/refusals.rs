@@ -27,7 +27,7 @@ fn busy_for_ever() {
     let scene = Scene::new(|attr| attr.timeouts.connect = Duration::from_millis(300));
     let (attacker, peer) = scene.attacker();
     scene.b.post_send(peer, &Send::inject(b"x").tag(1).context(1)).unwrap();
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + LONG;
     while scene.b.down(peer).unwrap().is_none() {
         assert!(Instant::now() < until, "the send does not end\n{}", scene.b.dump());
         attacker.refuse(&refusal(BUSY), Duration::from_millis(100));
@@ -68,7 +68,7 @@ fn refuses_for_ever() {
 fn absurd_appointments() {
     let scene = Scene::new(|attr| {
         // Half of this is the longest time.
-        attr.timeouts.connect = Duration::from_secs(6);
+        attr.timeouts.connect = Duration::from_secs(12);
         attr.timeouts.retry = Duration::from_millis(500);
     });
     let (mut attacker, peer) = scene.attacker();
