@@ -40,6 +40,16 @@ pub(crate) fn fail(calls: &[(&'static str, usize)]) {
     reset(calls.to_vec());
 }
 
+/// Waits until this time has passed and so many calls have failed.
+#[allow(dead_code)] // each test program uses its part
+pub(crate) fn go_on(time: std::time::Duration, failed: usize) {
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < time || STATE.lock().unwrap().struck < failed {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(60), "few calls are made");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
 /// No call fails any more; says how many did.
 pub(crate) fn stop() -> usize {
     ACTIVE.store(false, Ordering::SeqCst);

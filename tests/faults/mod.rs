@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use fabric::{Domain, Error, Result};
 
 #[allow(unused_imports)] // each test program uses its part
-pub(crate) use calls::{fail, interposed, next, stop, strikes};
+pub(crate) use calls::{fail, go_on, interposed, next, stop, strikes};
 use play::{Bystander, play};
 
 use crate::held::Held;
@@ -43,8 +43,7 @@ pub(crate) fn sweep(open: impl Fn() -> Result<Domain>, quiet: &[&str], kept: &[&
     let counted = calls::counted();
     assert!(!counted.is_empty(), "no call was interposed");
     // What goes a little later has gone.
-    std::thread::sleep(Duration::from_millis(500));
-    let mut held = Held::now();
+    let mut held = Held::settled();
     for (name, count) in counted {
         for at in 0..count.min(MAX_CALLS) {
             let start = Instant::now();
@@ -68,8 +67,7 @@ pub(crate) fn sweep(open: impl Fn() -> Result<Domain>, quiet: &[&str], kept: &[&
             assert_eq!(PANICS.load(Ordering::Relaxed), 0, "{what}: panics");
             bystander.goes_on(&what);
             if kept.contains(&name) {
-                std::thread::sleep(Duration::from_millis(500));
-                held = Held::now();
+                held = Held::settled();
             }
             held.is_all();
         }

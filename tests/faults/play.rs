@@ -10,6 +10,8 @@ use fabric::{
 
 /// So long something may take that waits for the other end.
 const SOON: Duration = Duration::from_secs(10);
+/// Before a waiter gives up.
+const CONNECT: Duration = Duration::from_secs(6);
 
 /// One end.
 struct End {
@@ -30,7 +32,7 @@ impl End {
         let queue = domain.completion_queue(64)?;
         let region = domain.alloc(1 << 20, Access::ALL)?;
         let builder = domain.endpoint().send_depth(16).recv_depth(16);
-        let endpoint = builder.connect_timeout(Duration::from_secs(3)).build(&queue)?;
+        let endpoint = builder.connect_timeout(CONNECT).build(&queue)?;
         Ok(End { endpoint, queue, region, domain })
     }
 
@@ -84,7 +86,7 @@ pub(super) fn play(open: &impl Fn() -> Result<Domain>) -> Result<()> {
     exchange(&a, &b)?;
     share(&a, &b, &listener)?;
     let builder = a.domain.endpoint().send_depth(2).recv_depth(2);
-    let other = builder.connect_timeout(Duration::from_secs(3)).build(&a.queue)?;
+    let other = builder.connect_timeout(CONNECT).build(&a.queue)?;
     other.connect(listener.local_addr(), &[])?;
     request(&listener, &other)?.reject(b"not you")?;
     match other.wait_connected(Some(SOON)) {
@@ -133,7 +135,7 @@ fn share(a: &End, b: &End, listener: &Listener) -> Result<()> {
     }
     let receives = b.domain.shared_receive_queue(2, &b.queue)?;
     fn builder(end: &End) -> EndpointBuilder<'_> {
-        end.domain.endpoint().send_depth(2).connect_timeout(Duration::from_secs(3))
+        end.domain.endpoint().send_depth(2).connect_timeout(CONNECT)
     }
     let from = builder(a).recv_depth(2).build(&a.queue)?;
     let to = builder(b).shared_receives(&receives).build(&b.queue)?;

@@ -9,7 +9,7 @@ use crate::faults;
 use crate::rig::{Side, join, listen, open_region, take};
 
 const REFUSES: Duration = Duration::from_millis(700);
-const SOON: Duration = Duration::from_secs(3);
+const SOON: Duration = Duration::from_secs(20);
 
 /// Nothing ends before the device has stopped, and then everything does.
 pub(crate) fn is_tried_again() {
@@ -24,13 +24,15 @@ pub(crate) fn is_tried_again() {
     from.endpoint.post(&Op::write(&source, target.remote().at(0)).unsignaled()).unwrap();
 
     faults::fail(&every_modify());
+    let begun = Instant::now();
     from.endpoint.disconnect();
-    std::thread::sleep(REFUSES);
+    faults::go_on(REFUSES, 3);
     let early = from.queue.poll_one().unwrap();
     assert!(early.is_none(), "{early:?}");
     assert!(matches!(source.close(), Err(Error::Busy)), "the device may read from it");
     let (refused, start) = (faults::stop(), Instant::now());
-    assert!((3..40).contains(&refused), "refused {refused} times");
+    let max = begun.elapsed().as_millis() as usize / 17;
+    assert!((3..=max).contains(&refused), "refused {refused} times, {max} at most");
     let ended = take(&from.queue, 2);
     let ended: Vec<_> = ended.iter().map(|one| (one.context, one.status)).collect();
     assert_eq!(ended, [(0, Status::Canceled), (1, Status::Canceled)]);

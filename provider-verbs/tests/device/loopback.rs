@@ -27,7 +27,7 @@ pub(crate) fn is_refused_at_once() {
         };
         assert!(fits, "{to}: {refused:?}");
         println!("{to}: {}", refused.unwrap_err());
-        assert!(start.elapsed() < Duration::from_secs(1));
+        assert!(start.elapsed() < Duration::from_secs(10));
         // Connections can still be made.
         let (from, to) = (Side::new(LIVENESS), Side::new(LIVENESS));
         join(&listen(&to.domain), &from.endpoint, &to.endpoint);

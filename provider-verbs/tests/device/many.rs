@@ -123,8 +123,7 @@ fn warm_up() -> Held {
     let (ea, eb) = (a.endpoint().build(&qa).unwrap(), b.endpoint().build(&qb).unwrap());
     join(&listen(&b), &ea, &eb);
     drop((ea, eb, qa, qb, a, b));
-    std::thread::sleep(Duration::from_secs(1));
-    Held::now()
+    Held::settled()
 }
 
 pub(crate) fn domains() {

@@ -12,8 +12,9 @@ use crate::rig::{SOON, Side, count, end_of, ends_once, has_strays, listen, take}
 
 const ROLE: &str = "FABRIC_TEST_PEER";
 const ADDRESS: &str = "FABRIC_TEST_PEER_AT";
-/// Within this a peer's death is noticed.
-const DEATH: Duration = Duration::from_secs(5);
+/// Within this a peer's death is noticed: long before a probe would notice it.
+const DEATH: Duration = Duration::from_secs(20);
+const LIVENESS: Duration = Duration::from_secs(60);
 /// Receives that the peer posts.
 const PEER_RECEIVES: usize = 4;
 
@@ -86,7 +87,7 @@ pub(crate) fn died(reason: DisconnectReason) {
 }
 
 pub(crate) fn killed_idle() {
-    let side = Side::new(Duration::from_secs(10));
+    let side = Side::new(LIVENESS);
     let peer = Peer::start("idle", &side);
     let region = side.domain.alloc(64, Access::LOCAL_WRITE).unwrap();
     side.endpoint.recv(&region, 7).unwrap();
@@ -100,7 +101,7 @@ pub(crate) fn killed_idle() {
 
 pub(crate) fn killed_busy() {
     for round in 0..5 {
-        let side = Side::new(Duration::from_secs(10));
+        let side = Side::new(LIVENESS);
         let peer = Peer::start("busy", &side);
         let region = side.domain.alloc(64 << 10, Access::LOCAL_WRITE).unwrap();
         let (endpoint, queue) = (&side.endpoint, &side.queue);
@@ -109,7 +110,8 @@ pub(crate) fn killed_busy() {
         for context in 0..SENDS {
             endpoint.post(&Op::send(region.slice(..64)).context(context as u64)).unwrap();
         }
-        let kill = Instant::now() + Duration::from_millis(200 + 70 * round);
+        let begun = Instant::now();
+        let kill = begun + Duration::from_millis(200 + 70 * round);
         let mut killed = None;
         let (mut posted, mut sends, mut receives) = (0u64, Vec::new(), Vec::new());
         while endpoint.state() == EndpointState::Connected {
@@ -119,7 +121,10 @@ pub(crate) fn killed_busy() {
             while let Some(one) = queue.poll_one().unwrap() {
                 if one.context < 1000 { &mut sends } else { &mut receives }.push(one);
             }
-            if killed.is_none() && Instant::now() >= kill {
+            // It is busy, and has taken what it can.
+            let at_work = sends.len() >= PEER_RECEIVES && !receives.is_empty();
+            assert!(at_work || Some(begun.elapsed()) < SOON, "it does nothing");
+            if killed.is_none() && at_work && Instant::now() >= kill {
                 peer.signal(libc::SIGKILL);
                 killed = Some(Instant::now());
             }

@@ -9,7 +9,7 @@ use fabric::Status;
 use crate::rig::{SOON, Side, join, listen, open_region};
 
 /// Long before a probe would notice anything.
-const NOTICED: Duration = Duration::from_secs(5);
+const NOTICED: Duration = Duration::from_secs(30);
 
 /// However quickly regions go one after the other, the refusal that the first of them caused is seen.
 pub(crate) fn noticed_while_regions_go() {

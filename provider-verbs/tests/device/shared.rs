@@ -20,7 +20,7 @@ use crate::rig::choice;
 const PART: usize = 16 << 10;
 /// Of a receive.
 const ROOM: usize = 64 << 10;
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(30);
 /// So long nothing comes that never does.
 const QUIET: Duration = Duration::from_millis(300);
 
@@ -138,7 +138,8 @@ impl Bed {
         // SAFETY: the memory stays.
         let posted = unsafe { from.post_send(&work) };
         assert!(posted.refusal.is_none(), "{posted:?}");
-        std::thread::sleep(QUIET);
+        // It is there then.
+        std::thread::sleep(2 * QUIET);
     }
 
     /// The next completion of a receive.

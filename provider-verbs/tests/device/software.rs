@@ -84,7 +84,7 @@ impl Device {
 
     /// It was taken away, and nothing holds it any more.
     pub(crate) fn is_gone(&self) {
-        let until = Instant::now() + Duration::from_secs(10);
+        let until = Instant::now() + Duration::from_secs(30);
         while fs::exists(format!("/sys/class/infiniband/{DEVICE}")).unwrap() {
             assert!(Instant::now() < until, "the device is still there");
             std::thread::sleep(Duration::from_millis(50));

@@ -9,7 +9,7 @@ use crate::calls::UNCONFIRMED;
 use crate::rig::{SOON, Side, listen, open, open_region, take};
 
 /// How long the accepting side waits for it.
-const TIMEOUT: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(4);
 
 /// An endpoint that has accepted, and the peer that has confirmed in vain.
 fn accepted(domain: &Domain) -> (Side, Side) {

@@ -43,7 +43,7 @@ fn arrives(target: &Region, value: u8) {
         std::thread::sleep(Duration::from_millis(1));
     }
     // The acknowledgement is on its way back.
-    std::thread::sleep(Duration::from_millis(200));
+    std::thread::sleep(Duration::from_millis(800));
 }
 
 fn writes(from: &Side, source: &Region, at: RemoteRegion) {
