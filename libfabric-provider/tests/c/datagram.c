@@ -442,11 +442,13 @@ static void canceled(struct end *b) {
 static void at_any_address(void) {
     struct sockaddr_in place = {.sin_family = AF_INET};
     socklen_t len = sizeof place;
-    int other = socket(AF_INET, SOCK_STREAM, 0);
+    int other = socket(AF_INET, SOCK_STREAM, 0), shared = 1;
+    /* As long as it is held no other program gets it; a listener that shares it does. */
+    NEEDS(setsockopt(other, SOL_SOCKET, SO_REUSEADDR, &shared, sizeof shared));
     NEEDS(bind(other, (struct sockaddr *)&place, sizeof place));
     NEEDS(getsockname(other, (struct sockaddr *)&place, &len));
-    close(other);
     struct end end = open_end(&place);
+    close(other);
     GIVES(end.name.sin_port, place.sin_port);
     SO(end.name.sin_addr.s_addr != INADDR_ANY);
     close_end(&end);

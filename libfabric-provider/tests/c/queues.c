@@ -19,7 +19,7 @@ static int descriptors(void) {
 
 /* So many are open, once all that is being closed is. */
 static void settles_at(int wanted) {
-    for (int look = 0; look < 1000 && descriptors() != wanted; look++) usleep(1000);
+    for (int look = 0; look < 20000 && descriptors() != wanted; look++) usleep(1000);
     GIVES(descriptors(), wanted);
 }
 
@@ -265,7 +265,7 @@ static void injects_alone(void) {
     meet(&a, &b);
     for (int at = 0; at < 40; at++) {
         ssize_t posted = -FI_EAGAIN;
-        for (int tries = 0; posted == -FI_EAGAIN && tries < 20000; tries++) {
+        for (int tries = 0; posted == -FI_EAGAIN && tries < 200000; tries++) {
             posted = fi_inject(a.ep, near, 1000, a.peer);
             if (posted) usleep(100);
         }
