@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use fabric::{Domain, EndpointState, Hints};
+use fabric::{Domain, Endpoint, EndpointState, Hints};
 
 /// No example runs longer here; a machine under load included.
 const DEADLINE: Duration = Duration::from_secs(120);
@@ -242,19 +242,27 @@ fn gossip() {
 
 #[test]
 fn clients_wait_for_the_server() {
-    let at = free_port();
-    let blocking = start("pingpong", &["connect", "--count", "1", "--at", &at]);
-    std::thread::sleep(Duration::from_millis(200));
-    let server = start("pingpong", &["serve", "--at", &at]);
-    blocking.succeed();
-    server.succeed();
+    meet("pingpong", &["connect", "--count", "1"], &["serve"]);
+    meet("event_loop", &["talk", "--clients", "3"], &["serve", "--clients", "3"]);
+}
 
-    let at = free_port();
-    let looping = start("event_loop", &["talk", "--clients", "3", "--at", &at]);
-    std::thread::sleep(Duration::from_millis(200));
-    let server = start("event_loop", &["serve", "--clients", "3", "--at", &at]);
-    looping.succeed();
-    server.succeed();
+/// A client that is there before its server. Where another program got the server's port meanwhile, by another one.
+fn meet(name: &str, client: &[&str], server: &[&str]) {
+    let meets = || {
+        let at = free_port();
+        let client = start(name, &[client, &["--at", &at]].concat());
+        std::thread::sleep(Duration::from_millis(200));
+        let server = start(name, &[server, &["--at", &at]].concat());
+        let is_there = server.out.recv_timeout(DEADLINE).is_ok();
+        if is_there {
+            client.succeed();
+            server.succeed();
+        } else {
+            println!("{}", server.fail(1));
+        }
+        is_there
+    };
+    assert!((0..3).any(|_| meets()), "{name}: no server begins");
 }
 
 #[test]
@@ -310,22 +318,29 @@ fn more_strangers_than_a_server_has_descriptors_for_do_not_end_it() {
         let mut server = start_with_descriptors(128, name, &[args, &at].concat());
         let address = server.address();
         let domain = Domain::open(&Hints::default()).unwrap();
-        let queue = domain.completion_queue(2 * STRANGERS).unwrap();
+        let queue = domain.completion_queue(4 * STRANGERS).unwrap();
         let stranger = || {
             let builder = domain.endpoint().send_depth(1).recv_depth(1).connect_timeout(DEADLINE);
             let endpoint = builder.build(&queue).unwrap();
             endpoint.connect(address.parse().unwrap(), &[]).unwrap();
             endpoint
         };
-        let strangers: Vec<_> = (0..STRANGERS).map(|_| stranger()).collect();
+        let mut strangers: Vec<_> = (0..STRANGERS).map(|_| stranger()).collect();
         // Those that get in have all that there is.
-        let connected =
-            || strangers.iter().filter(|s| s.state() == EndpointState::Connected).count();
         let deadline = Instant::now() + DEADLINE;
-        while connected() < 60 {
+        loop {
+            let is_connected = |s: &&Endpoint| s.state() == EndpointState::Connected;
+            let connected = strangers.iter().filter(is_connected).count();
+            if connected >= 60 {
+                break;
+            }
             server.check_alive();
-            assert!(Instant::now() < deadline, "only {} got in", connected());
-            std::thread::sleep(Duration::from_millis(10));
+            assert!(Instant::now() < deadline, "only {connected} got in");
+            // A server that is slow to accept turns away what it has no descriptors for: they come again.
+            std::thread::sleep(Duration::from_millis(50));
+            for dead in strangers.iter_mut().filter(|s| s.state() == EndpointState::Dead) {
+                *dead = stranger();
+            }
         }
         std::thread::sleep(Duration::from_millis(200));
         drop(strangers);
