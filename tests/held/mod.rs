@@ -30,10 +30,12 @@ impl Held {
         }
     }
 
-    /// What it holds once that has stayed the same for a second.
+    /// What it holds once that has stayed the same for a second, or after a minute.
     pub(crate) fn settled() -> Self {
-        let (mut held, mut since) = (Held::now(), Instant::now());
-        while since.elapsed() < Duration::from_secs(1) {
+        let begun = Instant::now();
+        let (mut held, mut since) = (Held::now(), begun);
+        while since.elapsed() < Duration::from_secs(1) && begun.elapsed() < Duration::from_secs(60)
+        {
             std::thread::sleep(Duration::from_millis(20));
             let now = Held::now();
             if now != held {
@@ -42,6 +44,7 @@ impl Held {
         }
         held
     }
+
     /// Waits until it holds this again: the kernel lets go of some things a little later.
     pub(crate) fn is_all(&self) {
         let until = Instant::now() + Duration::from_secs(30);
