@@ -1,16 +1,26 @@
-//! Sockets for tests: TCP with nothing set.
+//! Sockets for tests: TCP with nothing set; and a wait for what another thread or the kernel does.
 
 #![allow(clippy::unwrap_used)] // helpers of tests, which clippy does not take for tests
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
 
 use fabric_core::EndpointAttr;
 
 use super::family::{Arrival, Shared, SocketFamily, SocketTransport};
 use super::transfer::{receive, transmit};
 use crate::stream::{IoVec, Transport};
+
+/// Waits until something holds.
+pub(super) fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while !done() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
 
 pub(super) struct Loopback;
 

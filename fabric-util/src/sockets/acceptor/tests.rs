@@ -13,7 +13,7 @@ use fabric_core::{DomainAttr, Identity};
 
 use super::*;
 use crate::sockets::SocketProvider;
-use crate::sockets::testing::Loopback;
+use crate::sockets::testing::{Loopback, until};
 
 const CROWD: usize = 100;
 const NAME: usize = 1;
@@ -135,15 +135,6 @@ fn is_answered(stream: &TcpStream) -> bool {
     stream.peek(&mut [0]).is_ok_and(|len| len > 0)
 }
 
-/// What was sent over loopback is there a moment later, on a busy machine.
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let until = std::time::Instant::now() + Duration::from_secs(30);
-    while !done() {
-        assert!(std::time::Instant::now() < until, "{what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 #[test]
 fn a_client_from_elsewhere_has_its_turn_before_a_crowd_that_came_first() {
     let (acceptor, host, crowd, client) = scene();
@@ -158,6 +149,7 @@ fn a_client_from_elsewhere_has_its_turn_before_a_crowd_that_came_first() {
     assert!(before < CROWD / 2, "{before} of the crowd of {CROWD} were answered before it");
     // The crowd has its turns, too.
     while host.expire(&acceptor, AcceptorTimer::Handshakes) {}
+    // What was sent over loopback is there a moment later, on a busy machine.
     until("all are answered", || answered() == CROWD);
 }
 

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fabric::{Catalog, Choice, Hints};
 use fabric_core::provider::Provider;
@@ -14,7 +14,7 @@ use fabric_core::{
     Token,
 };
 
-use crate::sockets::testing::Loopback;
+use crate::sockets::testing::{Loopback, until};
 use crate::sockets::{SocketCq, SocketDomain, SocketEndpoint, SocketProvider};
 use crate::sync::Mutex;
 
@@ -32,14 +32,6 @@ impl EventSink for Kept {
 impl Kept {
     fn count(&self, wanted: impl Fn(&Event) -> bool) -> usize {
         self.0.lock().iter().filter(|event| wanted(event)).count()
-    }
-}
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let until = Instant::now() + SOON;
-    while !done() {
-        assert!(Instant::now() < until, "{what}");
-        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
