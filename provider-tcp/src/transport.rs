@@ -52,7 +52,9 @@ impl AsFd for TcpTransport {
 impl SocketTransport for TcpTransport {
     fn belongs_to(&mut self, peer: SocketAddr, attr: &EndpointAttr) {
         // It fails only for a socket whose peer is gone, which the first read finds.
-        let _ = socket::tune(&SockRef::from(&self.socket), peer.is_ipv6(), attr);
+        let socket = SockRef::from(&self.socket);
+        let _ = socket::tune(&socket, peer.is_ipv6(), attr);
+        socket::keep_in_cache(&socket, peer.ip());
         self.liveness = attr.liveness;
         self.ask_often();
     }
