@@ -321,6 +321,14 @@ impl<'a> Op<'a> {
         self
     }
 
+    /// No one waits for its completion, which may be some microseconds late then. Over TCP and shared memory a message is
+    /// acknowledged by what the peer sends next, and not by a frame of its own. Others are as fast as ever.
+    #[inline]
+    pub fn lazy(mut self) -> Self {
+        self.flags.insert(SendFlags::LAZY);
+        self
+    }
+
     /// Starts only when every earlier read and atomic of this endpoint has finished.
     pub fn fence(mut self) -> Self {
         self.flags.insert(SendFlags::FENCE);

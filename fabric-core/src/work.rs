@@ -88,6 +88,8 @@ bitflags::bitflags! {
         const INJECT = 1 << 2;
         /// Complete only when the target's CPU and every initiator can see the bytes (writes).
         const DELIVERY_COMPLETE = 1 << 3;
+        /// Complete as late as costs least. A stream then leaves out the request for an acknowledgement, and makes up for it later.
+        const LAZY = 1 << 4;
     }
 }
 

@@ -178,7 +178,10 @@ impl<'a> Polling<'a> {
                 let op = if spec.fence { op.fence() } else { op };
                 let op = if spec.delivery_complete { op.delivery_complete() } else { op };
                 let op = spec.immediate.map_or(op, |immediate| op.immediate(immediate));
-                op.context(first + i as u64)
+                // It makes no difference that the model knows of.
+                let context = first + i as u64;
+                let op = if context.is_multiple_of(3) { op.lazy() } else { op };
+                op.context(context)
             })
             .collect();
         let result = match ops.as_slice() {

@@ -29,9 +29,20 @@ pub(super) fn has_to_wait(error: &Error) -> bool {
     matches!(error, Error::Again | Error::NotConnected | Error::DeviceLost)
 }
 
-/// What begins a message waits for what the message is to wait for: all that follows is behind it.
-fn with_fence(op: Op<'_>, fence: bool) -> Op<'_> {
-    if fence { op.fence() } else { op }
+/// How a frame goes.
+#[derive(Clone, Copy, Default)]
+pub(super) struct How {
+    /// What begins a message waits for what the message is to wait for: all that follows is behind it.
+    pub(super) fence: bool,
+    /// No one waits for its acknowledgement.
+    pub(super) lazy: bool,
+}
+
+impl How {
+    fn of(self, op: Op<'_>) -> Op<'_> {
+        let op = if self.fence { op.fence() } else { op };
+        if self.lazy { op.lazy() } else { op }
+    }
 }
 
 impl PeerLink {
@@ -144,16 +155,16 @@ impl PeerLink {
     pub(super) fn post_bytes(
         &mut self,
         shared: &mut Shared,
-        (what, fence): (PostedKind, bool),
+        (what, how): (PostedKind, How),
         bytes: &[u8],
     ) -> Sent {
-        let op = with_fence(Op::inject(bytes), fence);
+        let op = how.of(Op::inject(bytes));
         self.post(shared, (what, None), |context, to| to.post(&op.context(context)))
     }
 
     /// Sends a control message. False: there is no room, or no connection any more.
     pub(super) fn send_control(&mut self, shared: &mut Shared, frame: Frame) -> bool {
-        let what = (PostedKind::Control, false);
+        let what = (PostedKind::Control, How { lazy: true, ..How::default() });
         self.post_bytes(shared, what, frame.encode().as_bytes()) == Sent::Yes
     }
 
@@ -166,7 +177,7 @@ impl PeerLink {
         shared: &mut Shared,
         key: OpKey,
         head: &[u8],
-        (payload, fence): (PayloadRef<'_>, bool),
+        (payload, how): (PayloadRef<'_>, How),
     ) -> Result<(), Error> {
         let (start, end) = (head.len(), head.len() + payload.len());
         match payload {
@@ -174,7 +185,8 @@ impl PeerLink {
                 let (at, part) = shared.heads.write(head).map_err(|_| Error::Again)?;
                 let slices = [part.slice(0, start), slice];
                 let what = (PostedKind::Op(key), Some(at));
-                let op = with_fence(Op::send(&slices[..]), fence);
+                // Its memory is the application's again when it is acknowledged.
+                let op = How { lazy: false, ..how }.of(Op::send(&slices[..]));
                 self.try_post_headed(self.current, shared, what, |context, to| {
                     to.post(&op.context(context))
                 })
@@ -186,7 +198,7 @@ impl PeerLink {
                     PayloadRef::Slice(slice) => slice.read_at(0, &mut bytes[start..end])?,
                     PayloadRef::Bytes(from) => bytes[start..end].copy_from_slice(from),
                 }
-                let op = with_fence(Op::inject(&bytes[..end]), fence);
+                let op = how.of(Op::inject(&bytes[..end]));
                 self.try_post(self.current, shared, (PostedKind::Op(key), None), |context, to| {
                     to.post(&op.context(context))
                 })

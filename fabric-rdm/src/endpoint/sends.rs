@@ -9,6 +9,7 @@ use super::link::{PeerLink, PostedKind};
 use super::op::{PayloadRef, Send};
 use super::ops::{Body, SendOp};
 use super::post_error::{Full, PostError};
+use super::posting::How;
 use super::shared::Shared;
 use super::table::OpKey;
 use super::wire::{HEAD, MessageHead, Way};
@@ -53,7 +54,8 @@ impl Core {
             };
             let waits_match = send.matched;
             let key = shared.sends.insert(SendOp { posts: 1, waits_match, ..op(Body::Posted) });
-            let sent = link.transmit_now(shared, key, head, (payload, send.fence));
+            let how = How { fence: send.fence, lazy: !send.signaled && !send.matched };
+            let sent = link.transmit_now(shared, key, head, (payload, how));
             if let Ok(true) = sent {
                 link.track(key);
                 shared.sends_out += 1;

@@ -7,7 +7,7 @@ use super::attr::CONTROL_DEPTH;
 use super::link::{Control, PeerLink, PostedKind};
 use super::op::PayloadRef;
 use super::ops::{Body, GrantState, Outgoing, SendOp};
-use super::posting::{Sent, has_to_wait};
+use super::posting::{How, Sent, has_to_wait};
 use super::shared::Shared;
 use super::table::OpKey;
 use super::wire::{DATA_HEAD, Frame, HEAD, MessageHead, Way};
@@ -84,7 +84,8 @@ impl PeerLink {
         if self.send_park && self.is_finished() {
             let freed = self.account.map_or(0, |account| shared.windows.take_freed(account));
             let encoded = Frame::Park(freed).encode();
-            let sent = self.post_bytes(shared, (PostedKind::Park, false), encoded.as_bytes());
+            let sent =
+                self.post_bytes(shared, (PostedKind::Park, How::default()), encoded.as_bytes());
             (self.send_park, self.park_sent) = (sent == Sent::No, sent == Sent::Yes);
             if let Some(id) = self.current.filter(|_| self.park_sent) {
                 self.connection.park_sent(id);
@@ -273,7 +274,8 @@ impl PeerLink {
         head: &MessageHead,
     ) -> Sent {
         let encoded = Frame::Message(*head).encode();
-        self.post_bytes(shared, (PostedKind::Op(key), fence), encoded.as_bytes())
+        let how = How { fence, lazy: false };
+        self.post_bytes(shared, (PostedKind::Op(key), how), encoded.as_bytes())
     }
 
     fn transmit_whole(
@@ -284,12 +286,13 @@ impl PeerLink {
         message: &Outgoing,
     ) -> Sent {
         let encoded = Frame::Message(message.head(len, Way::Whole)).encode();
-        let payload = (message.source.payload(), message.fence);
+        let how = How { fence: message.fence, lazy: false };
+        let payload = (message.source.payload(), how);
         let posted = self.post_frame(shared, key, encoded.as_bytes(), payload);
         self.sent(shared, self.current, posted)
     }
 
-    /// Posts a short message that was not kept, since nothing is before it, with a fence or without. False: there is no room.
+    /// Posts a short message that was not kept, since nothing is before it. False: there is no room.
     ///
     /// # Errors
     /// The payload's memory was closed meanwhile.
@@ -298,7 +301,7 @@ impl PeerLink {
         shared: &mut Shared,
         key: OpKey,
         mut head: MessageHead,
-        payload: (PayloadRef<'_>, bool),
+        payload: (PayloadRef<'_>, How),
     ) -> Result<bool, Error> {
         let (_, sent, _) = self.connection.numbers();
         head.number = sent;
@@ -336,7 +339,7 @@ impl PeerLink {
         };
         let piece = left.min(room - DATA_HEAD as u64);
         let part = message.source.part(message.taken as usize, piece as usize);
-        let posted = self.post_frame(shared, key, encoded.as_bytes(), (part, false));
+        let posted = self.post_frame(shared, key, encoded.as_bytes(), (part, How::default()));
         let is_sent = self.sent(shared, self.current, posted) == Sent::Yes;
         if is_sent {
             message.taken += piece;

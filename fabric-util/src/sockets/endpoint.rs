@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use fabric_core::provider::RequestId;
 use fabric_core::{
-    EndpointAttr, EndpointId, EndpointOps, Error, Posted, RecvWork, Result, SendWork,
+    EndpointAttr, EndpointId, EndpointOps, Error, Posted, RecvWork, Result, SendFlags, SendWork,
 };
 use mio::Interest;
 
@@ -79,6 +79,12 @@ impl<F: SocketFamily> SocketEndpoint<F> {
         }
     }
 
+    /// Whether an operation may go by itself. A lazy one asks for no acknowledgement: a turn has to follow that does in the end.
+    #[inline]
+    fn may_go_alone(&self, work: &SendWork<'_>) -> bool {
+        !work.flags.contains(SendFlags::LAZY) || self.engine.progress.leave_to_step(&self.conn)
+    }
+
     /// The connection is part of the next step.
     fn take_turn(&self) {
         // Noted first: a step that is over just now may be about to cool.
@@ -101,7 +107,9 @@ unsafe impl<F: SocketFamily> EndpointOps for SocketEndpoint<F> {
     unsafe fn post_send(&self, work: &[SendWork<'_>]) -> Posted {
         let mut conn = self.lock();
         let mut first = 0;
-        if let [one] = work {
+        if let [one] = work
+            && self.may_go_alone(one)
+        {
             // SAFETY: the caller's promise.
             let posted = unsafe { conn.post_short(one) };
             if posted {

@@ -8,7 +8,8 @@
 //! - a request that goes while no other is unacknowledged asks itself, as it may stay the only one;
 //! - an answer (of a read, or an old value) acknowledges all that was before it;
 //! - for the rest, an initiator that waits asks by a question, a frame of its own or behind others; one at a time, so
-//!   that polling after each post does not double the frames.
+//!   that polling after each post does not double the frames;
+//! - a request that is lazy, since no one waits for it, is left to what follows; after some turns a question asks for it as well.
 
 /// Requests, or bytes, that are acknowledged at the latest, even unasked. (64 KiB would be one acknowledgement for
 /// each of the messages for which they matter most.)
@@ -97,9 +98,11 @@ impl Debt {
 /// The initiator's side.
 #[derive(Default)]
 pub(super) struct Questions {
-    /// Requests that the peer will acknowledge without a further question; and those of the latest question.
+    /// Requests that the peer will acknowledge without a further question; those of the latest question; and those up to the
+    /// last one that someone waits for.
     covered: u32,
     asked: u32,
+    wanted: u32,
 }
 
 impl Questions {
@@ -110,7 +113,7 @@ impl Questions {
 
     /// The requests from `count` on are to be sent again.
     pub(super) fn go_back(&mut self, count: u32) {
-        for known in [&mut self.covered, &mut self.asked] {
+        for known in [&mut self.covered, &mut self.asked, &mut self.wanted] {
             if behind(count, *known) {
                 *known = count;
             }
@@ -120,28 +123,47 @@ impl Questions {
     /// The peer has accepted `count` requests.
     pub(super) fn hear(&mut self, count: u32) {
         // So that neither falls so far behind that it seems ahead.
-        for known in [&mut self.covered, &mut self.asked] {
+        for known in [&mut self.covered, &mut self.asked, &mut self.wanted] {
             if behind(*known, count) {
                 *known = count;
             }
         }
     }
 
-    /// Whether any of the first `sent` requests is not asked for.
-    pub(super) fn are_open(&self, sent: u32) -> bool {
-        behind(self.covered, sent)
+    /// Someone waits for the first `count` requests.
+    #[inline]
+    pub(super) fn want(&mut self, count: u32) {
+        self.wanted = count;
     }
 
-    /// Whether a question is to be asked, when `sent` requests have gone and `acked` of them are acknowledged.
+    /// Whether someone waits for a request that is not among the first `acked`.
     #[inline]
-    pub(super) fn wants_to_ask(&self, sent: u32, acked: u32) -> bool {
-        self.are_open(sent) && !behind(acked, self.asked)
+    pub(super) fn awaits(&self, acked: u32) -> bool {
+        behind(acked, self.wanted)
+    }
+
+    /// Whether any request that someone waits for is not asked for.
+    #[inline]
+    pub(super) fn are_open(&self) -> bool {
+        behind(self.covered, self.wanted)
+    }
+
+    /// Whether any of the first `sent` requests is not asked for, and no one waits for those.
+    #[inline]
+    pub(super) fn are_left(&self, sent: u32) -> bool {
+        behind(self.covered, sent) && !self.are_open()
+    }
+
+    /// Whether a question is to be asked, when `acked` requests are acknowledged.
+    #[inline]
+    pub(super) fn wants_to_ask(&self, acked: u32) -> bool {
+        self.are_open() && !behind(acked, self.asked)
     }
 
     /// Whether a question is to be asked, when `sent` requests have gone and `acked` of them are acknowledged. If so,
     /// it is as good as asked.
     pub(super) fn ask(&mut self, sent: u32, acked: u32) -> bool {
-        let ask = self.wants_to_ask(sent, acked);
+        let ask = self.wants_to_ask(acked);
         if ask {
             (self.covered, self.asked) = (sent, sent);
         }
@@ -213,9 +235,13 @@ mod tests {
                     sent = sent.wrapping_add(1);
                     debt.accept(0);
                 }
-                assert!(questions.ask(sent, acked));
+                assert!(!questions.ask(sent, acked) && questions.are_left(sent), "no one waits");
+                questions.want(sent);
+                assert!(!questions.are_left(sent) && questions.ask(sent, acked));
                 assert!(!questions.ask(sent, acked), "all is asked for");
+                questions.want(sent.wrapping_add(1));
                 assert!(!questions.ask(sent.wrapping_add(1), acked), "one question at a time");
+                questions.want(sent);
                 debt.ask(sent);
                 assert!(debt.is_due());
                 acked = debt.acknowledge();

@@ -201,7 +201,7 @@ impl Link {
             bytes: self.outgoing.queued(),
             copied: self.outgoing.buffered(),
             peer_busy,
-            ack_wanted: self.sends.has_questions(),
+            ack_wanted: self.sends.has_questions() || self.sends.leaves_unasked(),
         })
     }
 
@@ -327,10 +327,19 @@ impl Link {
             && self.incoming.debt.is_patient()
     }
 
+    /// Whether the peer was not asked for all that went, and no one waits for what is left.
+    #[inline]
+    pub(super) fn leaves_unasked(&self) -> bool {
+        self.sends.leaves_unasked()
+    }
+
     /// Whether it has nothing to transmit, and nothing to say that no other frame carries, until something is posted or comes.
     #[inline]
     pub fn is_at_rest(&self) -> bool {
-        self.has_nothing_to_send() && !self.sends.wants_to_ask() && !self.owes()
+        self.has_nothing_to_send()
+            && !self.sends.wants_to_ask()
+            && !self.sends.leaves_unasked()
+            && !self.owes()
     }
 
     /// Whether nothing waits to be encoded or transmitted, but for what other frames may carry.

@@ -55,6 +55,12 @@ impl Entry {
         matches!(self.op, SendOp::Read { .. } | SendOp::Atomic { .. })
     }
 
+    /// Whether no one waits for its acknowledgement.
+    #[inline]
+    pub(super) fn is_lazy(&self) -> bool {
+        self.flags.contains(SendFlags::LAZY)
+    }
+
     fn needs_credit(&self) -> bool {
         matches!(self.op, SendOp::Send { .. } | SendOp::Write { imm: Some(_), .. })
     }
@@ -229,17 +235,13 @@ impl Sends {
         }
     }
 
-    /// Whether the peer has accepted all before the operation `seq`.
-    pub(super) fn all_acked(&self, seq: u32) -> bool {
-        self.acked == seq
-    }
-
-    /// Whether an operation was transmitted that the peer has not acknowledged.
+    /// Whether an operation was transmitted that the peer has not acknowledged, and that someone waits for.
+    #[inline]
     pub(super) fn awaits_ack(&self) -> bool {
-        !self.all_acked(self.sent())
+        self.questions.awaits(self.acked)
     }
 
-    /// Whether none is under way but those that are finished and not completed.
+    /// Whether none is under way but those that are finished and not completed, and those that no one waits for.
     #[inline]
     pub(super) fn are_settled(&self) -> bool {
         self.nothing_waits() && self.reads == 0 && !self.awaits_ack()
@@ -251,13 +253,25 @@ impl Sends {
     }
 
     pub(super) fn has_questions(&self) -> bool {
-        self.questions.are_open(self.sent())
+        self.questions.are_open()
+    }
+
+    /// Whether the peer was not asked for all, and no one waits for what is left.
+    #[inline]
+    pub(super) fn leaves_unasked(&self) -> bool {
+        self.questions.are_left(self.sent())
+    }
+
+    /// The peer is to be asked for all that was transmitted.
+    #[inline]
+    pub(super) fn want_all(&mut self) {
+        self.questions.want(self.sent());
     }
 
     /// Whether the peer is to be asked for acknowledgements.
     #[inline]
     pub(super) fn wants_to_ask(&self) -> bool {
-        self.questions.wants_to_ask(self.sent(), self.acked)
+        self.questions.wants_to_ask(self.acked)
     }
 
     /// Whether the peer is to be asked for acknowledgements; it is as good as asked then.
@@ -283,6 +297,9 @@ impl Sends {
         self.cut += bytes;
         if let Some(end) = end {
             entry.end = end;
+            if !entry.is_lazy() {
+                self.questions.want(sent.wrapping_add(1));
+            }
             (self.started, self.cut, self.begun) = (self.started + 1, 0, false);
         }
     }

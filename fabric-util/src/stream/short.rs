@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use std::slice;
 
 use fabric_core::work::total_len;
-use fabric_core::{SendOp, SendWork, memory};
+use fabric_core::{SendFlags, SendOp, SendWork, memory};
 
 use super::link::Link;
 use super::payload::Incoming;
@@ -56,7 +56,8 @@ impl Link {
         let (ack, credit) = (self.incoming.debt.acknowledge(), self.recvs.announce());
         let (total, seq) = (len as u32, self.sends.sent());
         let kind = Kind::Send { total, imm };
-        let header = Header { kind, ask: true, len: total, ack, credit, seq };
+        let ask = !work.flags.contains(SendFlags::LAZY);
+        let header = Header { kind, ask, len: total, ack, credit, seq };
         let mut bytes = [0; MAX_HEADER];
         let size = header.write(&mut bytes);
         let mut frame = [MaybeUninit::<u8>::uninit(); MAX_HEADER + SHORT];
@@ -74,7 +75,7 @@ impl Link {
         let taken = *sent.as_ref().unwrap_or(&0);
         self.outgoing.sent_beside(frame, taken);
         self.sends.push(work, Beside::No);
-        self.sends.advance(len, Some(self.outgoing.end()), true);
+        self.sends.advance(len, Some(self.outgoing.end()), ask);
         if self.sends.needs_injected() {
             self.sends.keep_injected(1);
         }

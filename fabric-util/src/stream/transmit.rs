@@ -45,6 +45,9 @@ impl Link {
         if matches!(policy, AckPolicy::Due | AckPolicy::Now) {
             self.pay();
         }
+        if matches!(policy, AckPolicy::Ask | AckPolicy::Now) {
+            self.sends.want_all();
+        }
         let ask = match policy {
             // What waits for an acknowledgement wants it soon.
             _ if self.sends.waits_to_reach() => true,
@@ -104,7 +107,7 @@ impl Link {
 
     fn encode_request(&mut self) -> bool {
         let Some((entry, seq, cut)) = self.sends.next() else { return false };
-        let ask = cut == 0 && !entry.has_answer() && self.sends.all_acked(seq);
+        let ask = cut == 0 && !entry.has_answer() && !entry.is_lazy() && !self.sends.awaits_ack();
         let message = matches!(entry.op, SendOp::Send { .. } | SendOp::Write { .. });
         let max = match entry.beside {
             // A message begins in the stream.

@@ -40,4 +40,6 @@ pub(super) const CASES: &[Case] = cases! { Completion:
         "10^5 unsignaled operations of an application that never polls do not wedge";
     unsignaled::unsignaled_slot, Needs::SEND,
         "an unsignaled send that is matched makes room for another, without polls";
+    unsignaled::lazy, Needs::SEND_RMA,
+        "lazy operations complete, in order, though nothing follows and whether one polls for them, sleeps or comes late";
 };

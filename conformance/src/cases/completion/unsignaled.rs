@@ -1,4 +1,4 @@
-//! Operations without a completion when they succeed.
+//! Operations without a completion when they succeed, and those that no one waits for.
 
 use crate::prelude::*;
 
@@ -138,4 +138,47 @@ pub(super) fn unsignaled_slot(rig: &Rig) -> Outcome {
     }
     sink.check_pattern(.., rig.pattern(0))?;
     a.expect_none_for(Duration::from_millis(20))
+}
+
+pub(super) fn lazy(rig: &Rig) -> Outcome {
+    const EACH: usize = 5000;
+    let (a, b, source, target) = rig.transfer(EACH)?;
+    for round in 0..60 {
+        let base = 10 * round;
+        let ops = [
+            Op::inject(b"short"),
+            Op::send(source.slice(..EACH)),
+            Op::write(source.slice(..EACH), target.at(0)),
+            Op::send(source.slice(..64)),
+            Op::read(source.slice(..8), target.at(0)),
+            Op::inject(b"last"),
+        ];
+        // As many as there are, from each of them on.
+        let ops = &ops[round as usize % ops.len()..];
+        for (i, op) in ops.iter().enumerate() {
+            let context = base + i as u64;
+            if op.kind() == OpKind::Send {
+                b.recv(&target, context)?;
+            }
+            // In every other round one of them is not.
+            let op = if round % 2 == 1 && i == 1 { *op } else { op.lazy() };
+            a.post(&op.context(context))?;
+        }
+        for i in 0..ops.len() {
+            let context = base + i as u64;
+            let done = match round % 3 {
+                0 => a.expect(Done::ok(context))?,
+                1 => a.cq().wait_one(Some(rig.scaled(Duration::from_secs(10))))?,
+                _ => {
+                    thread::sleep(Duration::from_millis(2));
+                    a.expect(Done::ok(context))?
+                }
+            };
+            check_eq!((done.context, done.status), (context, Status::Ok), "a lazy operation");
+        }
+        for (i, _) in ops.iter().enumerate().filter(|(_, op)| op.kind() == OpKind::Send) {
+            b.expect_ok(base + i as u64)?;
+        }
+    }
+    Ok(())
 }

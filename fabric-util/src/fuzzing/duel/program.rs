@@ -37,6 +37,7 @@ impl Duel {
         let of = |bit: u8, flag| if bits & bit != 0 { flag } else { SendFlags::empty() };
         of(1, SendFlags::FENCE)
             | of(2, SendFlags::DELIVERY_COMPLETE)
+            | of(16, SendFlags::LAZY)
             | if bits & 12 == 12 { SendFlags::empty() } else { SendFlags::SIGNALED }
     }
 

@@ -111,6 +111,8 @@ pub struct ConnState<T> {
     retries: bool,
     /// How long acknowledgements wait for a message that carries them.
     ack_hold: AckHold,
+    /// Turns since an operation has gone that no one waits for, and that the peer was not asked for.
+    unasked_turns: u32,
     /// The peer's half of the stream is read to its end.
     read_all: bool,
     /// Bytes that came since it is established.
@@ -184,6 +186,7 @@ impl<T: Transport> Conn<T> {
             shut: false,
             retries: false,
             ack_hold: AckHold::new(),
+            unasked_turns: 0,
             read_all: false,
             came: 0,
             watch: Watch::default(),

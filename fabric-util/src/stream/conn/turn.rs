@@ -17,6 +17,9 @@ const WRITES_A_TURN: usize = 16;
 /// polls.
 const WRITTEN_A_TURN: usize = 1 << 20;
 
+/// Turns for which the peer is not asked for what no one waits for: some tens of microseconds, where each finds nothing.
+const UNASKED_TURNS: u32 = 64;
+
 impl<T: Transport, H: Host> Locked<'_, T, H> {
     /// Reads what came, executes it, writes what is due; before the connection is established, what makes it so. To be
     /// called when the transport has changed, and again if it returns `More`.
@@ -48,8 +51,9 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
         let holds = self.holds_ack();
         let silent = self.state.is_silent() && !self.state.link.has_to_fetch();
         let wrote = !holds && !silent && self.flush(AckPolicy::Due);
-        // With one that is held the next turn has to follow.
-        let mut found = if wrote || holds { Progress::Drained } else { Progress::Idle };
+        let leaves = self.leaves_unasked();
+        // With one that is held, or a question that is, the next turn has to follow.
+        let mut found = if wrote || holds || leaves { Progress::Drained } else { Progress::Idle };
         let (mut reads, mut scratched) = (0, 0);
         loop {
             if reads == READS_A_TURN || scratched >= scratch.len() {
@@ -141,6 +145,20 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
                 false
             }
         }
+    }
+}
+
+impl<T: Transport, H: Host> Locked<'_, T, H> {
+    /// Whether the peer is not asked yet for what no one waits for: something may come meanwhile that acknowledges it.
+    #[inline]
+    fn leaves_unasked(&mut self) -> bool {
+        let state = &mut *self.state;
+        if !state.link.leaves_unasked() || !self.host.may_defer() {
+            state.unasked_turns = 0;
+            return false;
+        }
+        state.unasked_turns += 1;
+        state.unasked_turns <= UNASKED_TURNS
     }
 }
 

@@ -68,13 +68,20 @@ impl Peer {
 
     /// Sends so many bytes, as the peer can take them.
     pub(super) fn send(&mut self, number: u32, len: usize) {
+        self.send_as(number, len, SendFlags::SIGNALED);
+    }
+
+    fn send_as(&mut self, number: u32, len: usize, flags: SendFlags) {
         let addr = self.memory.as_mut_ptr().cast::<u8>();
         let segments = [Segment::new(addr, len, 0)];
         let token = Token::new(0, 0, Side::Send, number);
-        let work = SendWork::new(token, SendOp::Send { imm: None }, &segments, SendFlags::SIGNALED);
+        let work = SendWork::new(token, SendOp::Send { imm: None }, &segments, flags);
         let mut conn = self.lock();
         // SAFETY: the memory is kept as long as the connection.
-        unsafe { conn.link.post_send(&[work]) }.unwrap();
+        if !unsafe { conn.post_short(&work) } {
+            // SAFETY: as above.
+            unsafe { conn.link.post_send(&[work]) }.unwrap();
+        }
         conn.flush(AckPolicy::Piggyback);
         conn.follow_up();
     }
@@ -431,4 +438,54 @@ fn a_panic_of_the_provider_ends_it_as_internal() {
     assert_eq!(reason, Some(DisconnectReason::Internal));
     assert_eq!(near.turn(), Progress::Closed);
     assert!(!near.lock().wants_turn());
+}
+
+#[test]
+fn what_no_one_waits_for_is_acknowledged_by_what_comes_and_asked_for_in_the_end() {
+    const LAZY: SendFlags = SendFlags::SIGNALED.union(SendFlags::LAZY);
+    let (mut near, mut far) = linked();
+    near.receive(100);
+    far.receive(100);
+    rest(&near, &far);
+    near.log.may_defer.set(true);
+    let frames = |peer: &Peer| peer.wire.out.borrow().bytes.len();
+    let done = |near: &Peer| {
+        let mut out = [RawCompletion::default(); 16];
+        near.lock().link.deliver();
+        near.sends.take(&mut out)
+    };
+    // Short and long, so that they go by both ways of a message. What the peer sends acknowledges them.
+    for number in 0..4 {
+        near.send_as(number, [64, 2000][number as usize % 2], LAZY);
+        far.turn();
+        assert_eq!(frames(&far), 0, "it was not asked");
+    }
+    assert_eq!((near.turn(), frames(&near), done(&near)), (Progress::Drained, 0, 0));
+    far.send(0, 64);
+    while near.turn() == Progress::Drained && near.lock().link.leaves_unasked() {}
+    near.turn();
+    assert_eq!((frames(&near), done(&near)), (0, 4));
+    rest(&near, &far);
+    // One that someone waits for asks for all before it.
+    near.send_as(4, 64, LAZY);
+    near.send(5, 64);
+    far.turn();
+    assert!(frames(&far) > 0);
+    rest(&near, &far);
+    assert_eq!(done(&near), 2);
+    // By itself it is asked for after some turns; where no application polls, at once.
+    near.send_as(6, 64, LAZY);
+    far.turn();
+    assert!(
+        (0..).take_while(|_| frames(&near) == 0 && near.turn() == Progress::Drained).count() > 30
+    );
+    rest(&near, &far);
+    assert_eq!(done(&near), 1);
+    near.log.may_defer.set(false);
+    near.send_as(7, 64, LAZY);
+    far.turn();
+    near.turn();
+    assert!(frames(&near) > 0);
+    rest(&near, &far);
+    assert_eq!(done(&near), 1);
 }
