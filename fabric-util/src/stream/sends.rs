@@ -109,6 +109,8 @@ impl Sends {
         self.max_reads = reads;
         self.credit = credit;
         self.peer_shares = credit == SHARED;
+        // By itself it would take room for four at first, most of what a quiet connection costs.
+        self.entries.reserve_exact(2);
     }
 
     /// For tests: counts from here on, as after so many operations, and receives of the peer's.
