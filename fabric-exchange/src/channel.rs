@@ -19,7 +19,7 @@ use crate::error::{ExchangeError, Result};
 use crate::random::random;
 
 const MAGIC: [u8; 4] = *b"FBRX";
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// The bytes that each end says first.
 pub(crate) const HELLO: usize = 6 + SEAL;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fabric_core::Secret;
 use fabric_util::introductions::ReadUntil;
-use fabric_util::proof::{HandshakeKeys, Prover, SEAL};
+use fabric_util::proof::{HandshakeKeys, Prover};
 use serde_bytes::ByteBuf;
 
 use crate::channel::{self, Frames, HELLO, Handshake, Incoming, LENGTH, Outgoing, PROOF};
@@ -41,8 +41,10 @@ pub(crate) fn join(
     let (deadline, keys) = (Deadline::after(timeout), channel::keys(secret));
     let token = random()?; // of all attempts
     let mut backoff = Backoff::up_to(MAX_PAUSE);
+    let mut number = 0;
     loop {
-        match attempt(server, (membership, token), keys.as_ref(), &deadline) {
+        let ask = Ask::Join { membership: membership.clone(), token, attempt: number };
+        match attempt(server, (membership, ask), keys.as_ref(), &deadline) {
             Ok(exchange) => return Ok(exchange),
             Err(Attempt::Final(error)) => return Err(error),
             Err(Attempt::Later(why)) if deadline.is_over() => {
@@ -52,19 +54,20 @@ pub(crate) fn join(
             }
             Err(Attempt::Later(_)) => thread::sleep(backoff.next(&deadline)),
         }
+        number += 1;
     }
 }
 
 fn attempt(
     server: &str,
-    (membership, token): (&Membership, [u8; SEAL]),
+    (membership, ask): (&Membership, Ask),
     keys: Option<&HandshakeKeys>,
     deadline: &Deadline,
 ) -> Result<Exchange, Attempt> {
     let (stream, frames) = connect(server, keys, deadline)?;
     let client = Client::start(stream, frames)?;
     let here = || client.send(&Request { number: 0, ask: Ask::Here });
-    let said = client.ask(Ask::Join { membership: membership.clone(), token });
+    let said = client.ask(ask);
     let limits = match said.and_then(|said| here().map(|()| said)) {
         Ok(Say::Joined(limits)) => limits,
         Ok(other) => return Err(odd(&other).into()),

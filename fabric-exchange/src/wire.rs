@@ -42,6 +42,8 @@ pub(crate) enum Ask {
         membership: Membership,
         /// Drawn at random for each call, the same in all its attempts: by it the server knows one whose answer was lost.
         token: [u8; SEAL],
+        /// Which attempt of the call it is.
+        attempt: u32,
     },
     Put {
         key: String,
@@ -145,8 +147,8 @@ mod tests {
 
     fn any_ask() -> impl Strategy<Value = Ask> {
         prop_oneof![
-            (any_membership(), any::<[u8; SEAL]>())
-                .prop_map(|(membership, token)| Ask::Join { membership, token }),
+            (any_membership(), any::<[u8; SEAL]>(), any::<u32>())
+                .prop_map(|(membership, token, attempt)| Ask::Join { membership, token, attempt }),
             Just(Ask::Here),
             (any::<String>(), any_blob()).prop_map(|(key, blob)| Ask::Put { key, blob }),
             (any::<String>(), any::<u64>()).prop_map(|(key, wait_ms)| Ask::Get { key, wait_ms }),

@@ -47,8 +47,8 @@ pub(super) struct Reactor {
     strangers: FairTable<u64>,
     join_until: BTreeMap<u64, Instant>,
     members: usize,
-    /// Members that may not know so, by the token with which they joined.
-    unaware: HashMap<[u8; SEAL], u64>,
+    /// Members that may not know so, by the token with which they joined, and the attempt by which they did.
+    unaware: HashMap<[u8; SEAL], (u64, u32)>,
     /// Those that may have something to do.
     ready: BTreeSet<u64>,
     accept_at: Option<Instant>,
@@ -260,11 +260,12 @@ impl Reactor {
     }
 
     fn join(&mut self, number: u64, request: Request, now: Instant) -> Result<()> {
-        let Ask::Join { membership, token } = request.ask else {
+        let Ask::Join { membership, token, attempt } = request.ask else {
             return Err(ExchangeError::Malformed("its first request is not to join".to_owned()));
         };
-        // Another attempt of the same call: a later one knows better.
-        if let Some(earlier) = self.unaware.get(&token).copied().filter(|other| *other < number) {
+        // Another attempt of the same call: a later one knows better. (That of the earlier one may come later all the same.)
+        if let Some(&(earlier, _)) = self.unaware.get(&token).filter(|(_, other)| *other < attempt)
+        {
             let why = "the same member connected anew: the answer to its joining was lost";
             self.close(earlier, &ExchangeError::Disconnected(why.to_owned()), now);
         }
@@ -283,7 +284,7 @@ impl Reactor {
                 log_line!(Info, "rendezvous: {who} joined from {}", connection.peer);
                 connection.place = Some(place);
                 connection.token = Some(token);
-                self.unaware.insert(token, number);
+                self.unaware.insert(token, (number, attempt));
                 self.members += 1;
                 connection.answer(request.number, say)
             }

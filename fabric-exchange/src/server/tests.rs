@@ -88,20 +88,21 @@ impl Raw {
     }
 
     fn joined(to: SocketAddr, membership: &Membership) -> Self {
-        let mut raw = Self::unaware(to, membership, random().unwrap());
+        let mut raw = Self::unaware(to, membership, (random().unwrap(), 0));
         raw.say(0, Ask::Here);
         raw
     }
 
     /// Has joined, and the server does not know that this end knows it.
-    fn unaware(to: SocketAddr, membership: &Membership, token: [u8; SEAL]) -> Self {
+    fn unaware(to: SocketAddr, membership: &Membership, call: ([u8; SEAL], u32)) -> Self {
         let mut raw = Self::connect(to);
-        raw.join(membership, token).unwrap();
+        raw.join(membership, call).unwrap();
         raw
     }
 
-    fn join(&mut self, membership: &Membership, token: [u8; SEAL]) -> Result<()> {
-        self.say(0, Ask::Join { membership: membership.clone(), token });
+    /// The token of a call, and which attempt of it this is.
+    fn join(&mut self, membership: &Membership, (token, attempt): ([u8; SEAL], u32)) -> Result<()> {
+        self.say(0, Ask::Join { membership: membership.clone(), token, attempt });
         match self.hear().say {
             Say::Joined(_) => Ok(()),
             Say::Failed(error) => Err(error),
@@ -129,10 +130,10 @@ fn a_join_whose_answer_was_lost_is_repeated() {
     let server = server(|_| {});
     let (at, membership) = (server.local_addr(), member("job", 2, 1));
     let other = join(at, &member("job", 2, 0), None).unwrap();
-    let mut hangs = Raw::unaware(at, &membership, [7; SEAL]);
-    let stranger = Raw::connect(at).join(&membership, [8; SEAL]);
+    let mut hangs = Raw::unaware(at, &membership, ([7; SEAL], 0));
+    let stranger = Raw::connect(at).join(&membership, ([8; SEAL], 1));
     assert!(matches!(stranger, Err(ExchangeError::AlreadyJoined { rank: 1 })), "{stranger:?}");
-    let again = Raw::unaware(at, &membership, [7; SEAL]);
+    let again = Raw::unaware(at, &membership, ([7; SEAL], 1));
     assert_eq!(hangs.stream.read(&mut [0]).unwrap(), 0, "the first one is ended");
     drop(again);
     // Whether the server has seen that is a matter of time.
@@ -151,10 +152,13 @@ fn a_join_whose_answer_was_lost_is_repeated() {
 fn an_attempt_that_is_heard_late_ends_no_later_one() {
     let server = server(|_| {});
     let (at, membership) = (server.local_addr(), member("job", 1, 0));
-    let mut given_up = Raw::connect(at);
-    let mut next = Raw::unaware(at, &membership, [7; SEAL]);
-    let refused = given_up.join(&membership, [7; SEAL]);
-    assert!(matches!(refused, Err(ExchangeError::AlreadyJoined { rank: 0 })), "{refused:?}");
+    let given_up = Raw::connect(at);
+    let mut next = Raw::unaware(at, &membership, ([7; SEAL], 1));
+    // Its connection is accepted before the next one's, or after it.
+    for mut late in [given_up, Raw::connect(at)] {
+        let refused = late.join(&membership, ([7; SEAL], 0));
+        assert!(matches!(refused, Err(ExchangeError::AlreadyJoined { rank: 0 })), "{refused:?}");
+    }
     next.say(1, Ask::Put { key: "k".into(), blob: ByteBuf::new() });
     assert_eq!(next.hear().say, Say::Kept(true));
 }
@@ -168,7 +172,7 @@ fn a_rank_that_knows_that_it_joined_is_lost_with_its_connection() {
     drop(Raw::joined(at, &member("job", 2, 1)));
     let lost = other.get("key", PATIENCE);
     assert!(matches!(lost, Err(ExchangeError::RankLost { rank: 1 })), "{lost:?}");
-    let again = Raw::connect(at).join(&member("job", 2, 1), [1; SEAL]);
+    let again = Raw::connect(at).join(&member("job", 2, 1), ([1; SEAL], 0));
     assert!(matches!(again, Err(ExchangeError::AlreadyJoined { rank: 1 })), "{again:?}");
 }
 
@@ -274,7 +278,7 @@ fn only_a_client_with_the_secret_joins() {
 fn a_member_asks_nothing_that_a_client_would_not() {
     let server = server(|_| {});
     let mut raw = Raw::joined(server.local_addr(), &member("job", 2, 0));
-    raw.say(1, Ask::Join { membership: member("job", 2, 1), token: [2; SEAL] });
+    raw.say(1, Ask::Join { membership: member("job", 2, 1), token: [2; SEAL], attempt: 0 });
     raw.say(2, Ask::Put { key: String::new(), blob: ByteBuf::new() });
     raw.say(3, Ask::Put { key: "k".repeat(300), blob: ByteBuf::new() });
     raw.say(4, Ask::Put { key: "u".into(), blob: ByteBuf::from(vec![0; 4097]) });
