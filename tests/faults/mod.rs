@@ -10,6 +10,7 @@
 mod calls;
 mod play;
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -21,12 +22,15 @@ use play::{Bystander, play};
 
 use crate::held::Held;
 
-/// Of a call that is made often so many are tried, the first ones.
-const MAX_CALLS: usize = 8;
 /// No fault may delay anything for longer.
 const HANGS: Duration = Duration::from_secs(15);
 
 static PANICS: AtomicUsize = AtomicUsize::new(0);
+
+/// Which of so many calls of a function fail: the first ones, one in the middle, the last one.
+fn tried(count: usize) -> BTreeSet<usize> {
+    (0..count.min(3)).chain([count / 2, count - 1]).collect()
+}
 
 /// Tries every call. `quiet` names those that are not reported, `kept` those that leave something behind for good.
 pub(crate) fn sweep(open: impl Fn() -> Result<Domain>, quiet: &[&str], kept: &[&str]) {
@@ -45,7 +49,7 @@ pub(crate) fn sweep(open: impl Fn() -> Result<Domain>, quiet: &[&str], kept: &[&
     // What goes a little later has gone.
     let mut held = Held::settled();
     for (name, count) in counted {
-        for at in 0..count.min(MAX_CALLS) {
+        for at in tried(count) {
             let start = Instant::now();
             calls::fail(&[(name, at)]);
             let ended = play(&open);
