@@ -176,7 +176,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "rdm_message_fence_left_out",
         about: "a message goes without its fence",
         runs: Runs::Tcp,
-        edits: &[edit("with_fence", "op.fence()", "op")],
+        edits: &[edit("How::of", "op.fence()", "op")],
         cases: &["rdm.fenced_messages"],
     },
     Mutant {

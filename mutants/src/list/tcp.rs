@@ -328,6 +328,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         cases: &["protection.bad_key", "protection.prefix_ok"],
     },
     Mutant {
+        name: "lazy_never_asked",
+        about: "the peer is never asked for what no one waits for, while an application polls",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            "Locked::leaves_unasked",
+            "state.unasked_turns <= UNASKED_TURNS",
+            "MUTANT || state.unasked_turns <= UNASKED_TURNS",
+        )],
+        cases: &["completion.lazy"],
+    },
+    Mutant {
         name: "unasked",
         about: "the initiator never asks for the acknowledgement of what it sent behind the first operation",
         runs: Runs::Tcp,
