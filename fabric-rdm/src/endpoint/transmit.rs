@@ -111,7 +111,10 @@ impl PeerLink {
             && self.has_room(shared, 0)
             && let Some(notices) = self.window.as_mut().and_then(SendWindow::take_notice)
         {
-            self.send_control(shared, Frame::Notice(notices));
+            let is_sent = self.send_control(shared, Frame::Notice(notices));
+            if let Some(window) = self.window.as_mut().filter(|_| !is_sent) {
+                window.put_back(notices);
+            }
         }
     }
 

@@ -151,6 +151,13 @@ impl Meter {
         self.unused > 0 || (self.wants && !self.asked)
     }
 
+    /// What was [taken](Self::take_notice) to be said, and could not be.
+    pub(super) fn put_back(&mut self, notice: Notice) {
+        self.unused += notice.unused;
+        self.wants |= notice.wants;
+        self.asked &= !notice.wants;
+    }
+
     /// What is to be said to the receiver now. Nothing twice.
     pub(super) fn take_notice(&mut self) -> Notice {
         let wants = std::mem::take(&mut self.wants) && !self.asked;

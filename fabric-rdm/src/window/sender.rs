@@ -110,6 +110,12 @@ impl SendWindow {
         (!notices.places.is_empty() || !notices.bytes.is_empty()).then_some(notices)
     }
 
+    /// These notices could not be sent: they are to be sent later.
+    pub fn put_back(&mut self, notices: Notices) {
+        self.places.put_back(notices.places);
+        self.bytes.put_back(notices.bytes);
+    }
+
     /// The connection was [parked](crate::connection): all that was sent either way has arrived. What was granted and not
     /// used is the receiver's again. To be called on both sides.
     pub fn park(&mut self) {
