@@ -107,20 +107,18 @@ impl PeerLink {
             self.drain_left = 0;
         }
         if !self.draining
-            && self.has_notice()
+            && let Some(notices) = self.window.as_ref().and_then(SendWindow::notice)
             && self.has_room(shared, 0)
-            && let Some(notices) = self.window.as_mut().and_then(SendWindow::take_notice)
+            && self.send_control(shared, Frame::Notice(notices))
+            && let Some(window) = &mut self.window
         {
-            let is_sent = self.send_control(shared, Frame::Notice(notices));
-            if let Some(window) = self.window.as_mut().filter(|_| !is_sent) {
-                window.put_back(notices);
-            }
+            window.take_notice();
         }
     }
 
     /// Whether the receiver is to be sent something about the window.
     pub(super) fn has_notice(&self) -> bool {
-        self.window.as_ref().is_some_and(SendWindow::has_notice)
+        self.window.as_ref().is_some_and(|window| window.notice().is_some())
     }
 
     /// How many of the queue have all that they need: the first ones.

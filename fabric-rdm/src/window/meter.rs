@@ -146,22 +146,16 @@ impl Meter {
         (self.wants, self.asked) = (false, false);
     }
 
-    /// Whether there is something to say.
-    pub(super) fn has_notice(&self) -> bool {
-        self.unused > 0 || (self.wants && !self.asked)
+    /// What is to be said to the receiver now.
+    pub(super) fn notice(&self) -> Notice {
+        Notice { unused: self.unused, wants: self.wants && !self.asked }
     }
 
-    /// What was [taken](Self::take_notice) to be said, and could not be.
-    pub(super) fn put_back(&mut self, notice: Notice) {
-        self.unused += notice.unused;
-        self.wants |= notice.wants;
-        self.asked &= !notice.wants;
-    }
-
-    /// What is to be said to the receiver now. Nothing twice.
+    /// The same, which is as good as said: nothing is said twice.
     pub(super) fn take_notice(&mut self) -> Notice {
-        let wants = std::mem::take(&mut self.wants) && !self.asked;
-        self.asked |= wants;
-        Notice { unused: std::mem::take(&mut self.unused), wants }
+        let notice = self.notice();
+        (self.unused, self.wants) = (0, false);
+        self.asked |= notice.wants;
+        notice
     }
 }

@@ -97,23 +97,19 @@ impl SendWindow {
         self.places.in_use() + waiting <= self.places.window()
     }
 
-    /// Whether [`take_notice`](Self::take_notice) has something to say.
-    pub fn has_notice(&self) -> bool {
-        self.places.has_notice() || self.bytes.has_notice()
-    }
-
     /// What is to be sent to the receiver, behind all messages that were posted; `None`: nothing. To be asked after posts
     /// and grants.
-    pub fn take_notice(&mut self) -> Option<Notices> {
-        let notices =
-            Notices { places: self.places.take_notice(), bytes: self.bytes.take_notice() };
+    pub fn notice(&self) -> Option<Notices> {
+        let notices = Notices { places: self.places.notice(), bytes: self.bytes.notice() };
         (!notices.places.is_empty() || !notices.bytes.is_empty()).then_some(notices)
     }
 
-    /// These notices could not be sent: they are to be sent later.
-    pub fn put_back(&mut self, notices: Notices) {
-        self.places.put_back(notices.places);
-        self.bytes.put_back(notices.bytes);
+    /// The same, which is as good as sent.
+    pub fn take_notice(&mut self) -> Option<Notices> {
+        let notices = self.notice();
+        self.places.take_notice();
+        self.bytes.take_notice();
+        notices
     }
 
     /// The connection was [parked](crate::connection): all that was sent either way has arrived. What was granted and not

@@ -325,12 +325,12 @@ fn a_sender_asks_for_what_it_lacks_now() {
     sender.on_grant(grant(2, false)).unwrap();
     assert_eq!(sender.take_notice(), None);
     sender.on_grant(grant(2, true)).unwrap();
-    // One that could not be sent is said again, and no more than that.
-    let unsent = sender.take_notice().unwrap();
-    assert_eq!(sender.take_notice(), None);
-    sender.put_back(unsent);
-    assert!(sender.has_notice());
-    let said = sender.take_notice().unwrap().places;
+    // One that could not be sent stays, and is said once.
+    let unsent = sender.notice();
+    assert_eq!(sender.notice(), unsent);
+    assert_eq!(sender.take_notice(), unsent);
+    assert_eq!(sender.notice(), None);
+    let said = unsent.unwrap().places;
     assert_eq!(said, Notice { unused: 2, wants: false });
     assert_eq!(sender.post(0), Err(Blocked::Places));
     assert!(sender.take_notice().unwrap().places.wants);

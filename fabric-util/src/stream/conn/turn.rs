@@ -146,9 +146,7 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
             }
         }
     }
-}
 
-impl<T: Transport, H: Host> Locked<'_, T, H> {
     /// Whether the peer is not asked yet for what no one waits for: something may come meanwhile that acknowledges it.
     #[inline]
     fn leaves_unasked(&mut self) -> bool {
