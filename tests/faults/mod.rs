@@ -27,9 +27,9 @@ const HANGS: Duration = Duration::from_secs(15);
 
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
-/// Which of so many calls of a function fail: the first ones, one in the middle, the last one.
+/// Which of so many calls of a function fail: the first eight, one in the middle, the last one.
 fn tried(count: usize) -> BTreeSet<usize> {
-    (0..count.min(3)).chain([count / 2, count - 1]).collect()
+    (0..count.min(8)).chain([count / 2, count - 1]).collect()
 }
 
 /// Tries every call. `quiet` names those that are not reported, `kept` those that leave something behind for good.

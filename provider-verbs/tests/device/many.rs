@@ -128,7 +128,7 @@ fn warm_up() -> Held {
 
 pub(crate) fn domains() {
     let before = warm_up();
-    for _ in 0..60 {
+    for _ in 0..200 {
         let domain = open();
         let queue = domain.completion_queue(64).unwrap();
         let region = open_region(&domain, 8192);
@@ -141,7 +141,7 @@ pub(crate) fn pairs() {
     let before = warm_up();
     let (here, there) = (open(), open());
     let listener = listen(&there);
-    for round in 0..150 {
+    for round in 0..500 {
         let (qa, qb) = (here.completion_queue(256).unwrap(), there.completion_queue(256).unwrap());
         let from = here.endpoint().build(&qa).unwrap();
         let to = there.endpoint().build(&qb).unwrap();
