@@ -1,6 +1,6 @@
 //! Posting several operations at once.
 
-use fabric_core::{Error, Posted, RecvWork, Segment, Token};
+use fabric_core::{Error, Posted, RecvWork, Segment, Token, cold_path};
 use smallvec::SmallVec;
 
 use crate::counters::Posts;
@@ -58,6 +58,7 @@ pub(crate) fn post_recvs(
         posted += accepted;
         posts.operations.add(accepted as u64);
         if let Some(error) = refusal {
+            cold_path();
             posts.again.add(u64::from(matches!(error, Error::Again)));
             return Err(BatchError { posted, error });
         }

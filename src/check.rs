@@ -1,7 +1,7 @@
 //! Checks of what is posted: everything that can be known here is refused here, the same for all providers.
 
 use fabric_core::{
-    Access, AtomicCall, AtomicOp, Error, RemoteSlice, Result, Segment, SendOp, atomic,
+    Access, AtomicCall, AtomicOp, Error, RemoteSlice, Result, Segment, SendOp, atomic, unlikely,
 };
 
 use crate::domain::DomainInner;
@@ -19,8 +19,8 @@ impl DomainInner {
         let info = &self.info;
         let fits = len as u64 <= info.limits.message;
         let taken = !op.flags.intersects(spec.forbidden_flags)
-            && (spec.allows_immediate || op.immediate.is_none());
-        if !fits || !info.capabilities.contains(spec.required_caps) || !taken {
+            & (spec.allows_immediate | op.immediate.is_none());
+        if unlikely(!fits | !info.capabilities.contains(spec.required_caps) | !taken) {
             return Err(self.bad_send(op, spec, len));
         }
         match op.code {

@@ -9,7 +9,7 @@
 use std::any::Any;
 use std::ops::Deref;
 
-use fabric_core::{CqOps, EndpointOps, Posted, RawCompletion, RecvWork, SendWork};
+use fabric_core::{CqOps, EndpointOps, Posted, RawCompletion, RecvWork, SendWork, cold_path};
 
 /// An endpoint of any provider.
 pub(crate) enum AnyEndpoint {
@@ -46,7 +46,10 @@ macro_rules! branch {
     };
     ($self:expr, $other:ident => $of_other:expr, $ops:ident => $code:expr) => {
         match $self {
-            Self::Other($other) => $of_other,
+            Self::Other($other) => {
+                cold_path();
+                $of_other
+            }
             #[cfg(feature = "tcp")]
             Self::Tcp($ops) => $code,
             #[cfg(feature = "shm")]

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use fabric_core::{
     DisconnectReason, EndpointId, EndpointState, Error, Event, EventSink, ListenerId, Result,
+    likely, unlikely,
 };
 use fabric_util::fork::ForkEpoch;
 use fabric_util::log_line;
@@ -270,7 +271,7 @@ impl EventHub {
 
     #[inline]
     fn take_oldest(&self) -> Option<Event> {
-        if self.has_events.load(Ordering::Acquire) { self.take_first() } else { None }
+        if unlikely(self.has_events.load(Ordering::Acquire)) { self.take_first() } else { None }
     }
 
     #[inline(never)] // not to be in the way of a poll that finds none
@@ -455,7 +456,7 @@ impl EventQueue {
     /// Takes the oldest event, if there is one. Never blocks. In a forked child there is none.
     #[inline]
     pub fn poll(&self) -> Option<Event> {
-        if self.hub.fork_epoch.is_current() { self.hub.take_oldest() } else { None }
+        if likely(self.hub.fork_epoch.is_current()) { self.hub.take_oldest() } else { None }
     }
 
     /// Takes the oldest event, waiting for one as long as `timeout` (`None`: for ever).

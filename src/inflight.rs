@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fabric_core::OpKind;
+use fabric_core::{OpKind, cold_path, unlikely};
 
 use crate::region_core::RegionCore;
 
@@ -48,12 +48,15 @@ impl RegionRefs {
         if let Some(one) = one {
             let_go(one, drops);
         }
-        if let Some(two) = two {
-            let_go(two, drops);
+        if unlikely(two.is_some()) {
+            RegionRefs { one: None, two, more }.release_others(drops);
         }
-        if let Some(more) = more {
-            more.into_iter().for_each(|core| let_go(core, drops));
-        }
+    }
+
+    #[inline(never)]
+    fn release_others(self, drops: &mut DeferredDrops) {
+        let all = self.two.into_iter().chain(self.more.into_iter().flat_map(|more| *more));
+        all.for_each(|core| let_go(core, drops));
     }
 
     /// Keeps the regions registered, and their memory allocated, for ever; says how many they are.
@@ -76,6 +79,7 @@ pub(crate) enum Fate {
 #[inline]
 fn let_go(core: Arc<RegionCore>, drops: &mut DeferredDrops) {
     if let Some(last) = Arc::into_inner(core) {
+        cold_path();
         drops.push(last);
     }
 }

@@ -5,7 +5,9 @@
 
 use std::sync::atomic::Ordering;
 
-use fabric_core::{EndpointState, Error, Posted, Result, Segment, SendFlags, SendOp, SendWork};
+use fabric_core::{
+    EndpointState, Error, Posted, Result, Segment, SendFlags, SendOp, SendWork, cold_path, unlikely,
+};
 use fabric_util::inflight::{Producer, Vacancy};
 
 use crate::batch::{BatchError, CHUNK, Chunk};
@@ -63,7 +65,7 @@ impl Endpoint {
         let mut guard = self.inner.lock_send();
         let PostState { queue, segments } = &mut *guard;
         let result = self.post_one(queue, op, segments);
-        if matches!(result, Err(Error::Again)) {
+        if unlikely(matches!(result, Err(Error::Again))) {
             self.inner.shared.counters.send.posts.again.add(1);
         }
         result
@@ -243,13 +245,14 @@ impl Endpoint {
         let signaled = flags.contains(SendFlags::SIGNALED);
         let report = if signaled { ReportMode::Always } else { ReportMode::OnError };
         let needed = &self.inner.domain.reclaim.needed;
-        if !signaled && !needed.load(Ordering::Relaxed) {
+        if unlikely(!signaled && !needed.load(Ordering::Relaxed)) {
             needed.store(true, Ordering::Relaxed);
         }
-        if !signaled && queue.unsignaled_run + 1 >= self.inner.max_unsignaled_run {
+        if unlikely(!signaled && queue.unsignaled_run + 1 >= self.inner.max_unsignaled_run) {
             flags.insert(SendFlags::SIGNALED);
         }
         let Some(vacancy) = reserve(&mut queue.ring, &self.inner.send_cq) else {
+            cold_path();
             return Err(Error::Again);
         };
         vacancy.insert(InFlightOp { context: op.context, len, kind: spec.kind, report, regions });

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence, fence};
 
 use fabric_core::provider::{GrantOps, RegistrationOps};
-use fabric_core::{Access, Error, Memory, RemoteRegion, Result, memory};
+use fabric_core::{Access, Error, Memory, RemoteRegion, Result, memory, unlikely};
 use fabric_util::log_line;
 use fabric_util::sync::Mutex;
 
@@ -155,7 +155,7 @@ impl RegionCore {
     /// The library's own memory lives as long as the handle; foreign memory may go once it is closed.
     #[inline]
     fn is_gone(&self) -> bool {
-        self.memory.is_none() && self.closed.load(Ordering::Acquire)
+        unlikely(self.memory.is_none()) && self.closed.load(Ordering::Acquire)
     }
 
     #[cold]

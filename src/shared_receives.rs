@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fabric_core::{
     Access, EndpointId, Error, OpKind, Posted, Result, Segment, SharedReceiveAttr,
-    SharedReceiveOps, Token,
+    SharedReceiveOps, Token, cold_path,
 };
 use fabric_util::callback;
 use fabric_util::sync::Mutex;
@@ -186,6 +186,7 @@ impl SharedReceives {
         if accepted == work.len() {
             return Posted { accepted, refusal };
         }
+        cold_path();
         let mut slots = self.slots.lock();
         let refused: Chunk<_> = checked[accepted..]
             .iter()
@@ -206,6 +207,7 @@ impl SharedReceives {
         let len = len.inspect_err(|_| segments.truncate(before))?;
         let mut slots = self.slots.lock();
         if !slots.has_room() {
+            cold_path();
             drop(slots);
             self.cq.try_reap();
             slots = self.slots.lock();

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use fabric_core::{Access, Error, Result, memory};
+use fabric_core::{Access, Error, Result, cold_path, likely, memory};
 use fabric_util::range::bounds;
 
 use crate::region_core::RegionCore;
@@ -56,10 +56,13 @@ impl<'a> Slice<'a> {
         let offset = self.offset.checked_add(start);
         // A range that ends before it starts must not become a valid empty one, and one beyond this one not a part of the region.
         match (offset, end.checked_sub(start)) {
-            (Some(offset), Some(len)) if end <= self.len || self.is_whole() => {
+            (Some(offset), Some(len)) if likely(end <= self.len) || self.is_whole() => {
                 Slice { core: self.core, offset, len }
             }
-            _ => Slice { core: self.core, offset: usize::MAX, len: usize::MAX },
+            _ => {
+                cold_path();
+                Slice { core: self.core, offset: usize::MAX, len: usize::MAX }
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ahash::RandomState;
-use fabric_core::EndpointId;
+use fabric_core::{EndpointId, cold_path};
 use fabric_util::sync::{Mutex, MutexGuard};
 
 use crate::inflight::{Fate, InFlightOp};
@@ -69,10 +69,12 @@ impl SlotTable {
     /// Adds a receive, and gives its number; there must be room.
     pub(crate) fn insert(&mut self, op: InFlightOp) -> u32 {
         if self.slots.is_empty() {
+            cold_path();
             self.slots.reserve_exact(self.depth);
             self.free.reserve_exact(self.depth);
         }
         let index = self.free.pop().unwrap_or_else(|| {
+            cold_path();
             self.slots.push(Slot::default());
             (self.slots.len() - 1) as u32
         });
@@ -88,9 +90,13 @@ impl SlotTable {
         let index = number & ((1 << INDEX) - 1);
         let slot = self.slots.get_mut(index as usize)?;
         if number >> INDEX != slot.fills << INDEX >> INDEX {
+            cold_path();
             return None;
         }
-        let (_, op) = slot.op.take()?;
+        let Some((_, op)) = slot.op.take() else {
+            cold_path();
+            return None;
+        };
         slot.fills = slot.fills.wrapping_add(1);
         self.free.push(index);
         Some(op)

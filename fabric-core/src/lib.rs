@@ -13,6 +13,7 @@
 pub mod access;
 pub mod atomic;
 pub mod attr;
+mod cold;
 pub mod completion;
 pub mod datagram;
 pub mod datagram_address;
@@ -39,6 +40,7 @@ pub mod work;
 pub use access::Access;
 pub use atomic::{AtomicCall, AtomicOp, AtomicScalar, AtomicType, AtomicValue};
 pub use attr::{CqAttr, DomainAttr, EndpointAttr, ListenerAttr, PathAttr, SharedReceiveAttr};
+pub use cold::{cold_path, likely, unlikely};
 pub use completion::{Completion, EndpointId, OpKind, RawCompletion, Status};
 pub use datagram::{
     AddressHandleOps, DatagramAttr, DatagramDrops, DatagramOps, DatagramSources, DatagramWork,

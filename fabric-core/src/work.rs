@@ -1,6 +1,7 @@
 //! Operations as data: what a post hands to a provider.
 
 use crate::atomic::AtomicCall;
+use crate::cold_path;
 use crate::error::Error;
 use crate::token::Token;
 
@@ -161,5 +162,11 @@ impl Posted {
 /// The sum of the segments' lengths.
 #[inline]
 pub fn total_len(segments: &[Segment]) -> usize {
-    segments.iter().map(|s| s.len).sum()
+    match segments {
+        [one] => one.len,
+        all => {
+            cold_path();
+            all.iter().map(|s| s.len).sum()
+        }
+    }
 }

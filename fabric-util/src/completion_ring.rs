@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use fabric_core::{Armed, RawCompletion};
+use fabric_core::{Armed, RawCompletion, cold_path, likely, unlikely};
 
 use crate::stats::Stats;
 use crate::sync::{AtomicUsize, Mutex, Wakeup};
@@ -42,18 +42,20 @@ impl CompletionRing {
     /// Adds completions, in order; wakes the sleeper if one armed the queue.
     #[inline]
     pub fn push(&self, completions: [&[RawCompletion]; 2]) {
-        if completions.iter().all(|some| some.is_empty()) {
+        let count = completions[0].len() + completions[1].len();
+        if count == 0 {
             return;
         }
         let mut state = self.state.lock();
-        for some in completions {
-            for one in some {
-                // Mostly it is one: reserving for many and copying runs costs more than this.
-                state.queue.push(*one);
-            }
+        if let Some(one) = completions[0].first().or(completions[1].first())
+            && likely(count == 1)
+        {
+            state.queue.push(*one);
+        } else {
+            completions.iter().for_each(|some| state.queue.extend_from_slice(some));
         }
         self.len.store(state.queue.len() - state.taken, Ordering::Release);
-        if std::mem::take(&mut state.armed) {
+        if unlikely(std::mem::take(&mut state.armed)) {
             self.wakeup.set();
             self.stats.wakeups.add(1);
         }
@@ -70,10 +72,13 @@ impl CompletionRing {
         let taken = waiting.len().min(out.len());
         match (&mut out[..taken], &waiting[..taken]) {
             ([to], [one]) => *to = *one, // mostly
-            (to, many) => to.copy_from_slice(many),
+            (to, many) => {
+                cold_path();
+                to.copy_from_slice(many);
+            }
         }
         state.taken += taken;
-        if state.taken == state.queue.len() {
+        if likely(state.taken == state.queue.len()) {
             state.queue.clear();
             state.taken = 0;
         } else if state.taken > state.queue.len() / 2 {

@@ -21,7 +21,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
-use fabric_core::attr::MAX_DEPTH;
+use fabric_core::{attr::MAX_DEPTH, cold_path, unlikely};
 
 use crate::sync::{Arc, AtomicU64, Cell};
 
@@ -63,7 +63,7 @@ impl<T> Ring<T> {
     /// The slot of an operation; `moved_at` is the producer's or, of a published one, the ring's.
     #[inline]
     fn slot(&self, sequence: u64, moved_at: u64) -> &Cell<T> {
-        let slots = if sequence < moved_at {
+        let slots = if unlikely(sequence < moved_at) {
             self.few.get_or_init(|| allocate_slots(self.depth.min(FEW)))
         } else {
             self.all.get_or_init(|| allocate_slots(self.depth))
@@ -142,6 +142,7 @@ impl<T> Producer<T> {
         if self.head - self.credit < u64::from(count) {
             return true;
         }
+        cold_path();
         self.credit = self.ring.credit.0.load(Ordering::Acquire);
         self.head - self.credit < u64::from(count)
     }
@@ -159,6 +160,7 @@ impl<T> Producer<T> {
             return None;
         }
         if self.head < self.moved_at && !self.is_below(FEW) {
+            cold_path();
             self.move_at(self.head);
         }
         let slot: *const Cell<T> = self.ring.slot(self.head, self.moved_at);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fabric_core::token::MAX_ENDPOINTS_PER_CQ;
 use fabric_core::{
     Completion, EndpointId, EndpointState, Error, Event, EventSink, Failure, OpKind, RawCompletion,
-    Result, Side, Status, Token,
+    Result, Side, Status, Token, cold_path, likely, unlikely,
 };
 use fabric_util::inflight::Consumer;
 
@@ -155,6 +155,7 @@ impl BoundEndpoints {
             Side::Recv => recv.as_mut(),
         };
         let Some(consumer) = consumer.filter(|consumer| consumer.contains(token.sequence())) else {
+            cold_path();
             *unknown_tokens += u64::from(!raw.flushes_earlier);
             return true;
         };
@@ -168,19 +169,19 @@ impl BoundEndpoints {
             let InFlightOp { context, len, kind, report, regions } = op;
             let mut completion = Completion::new(context, shared.id, kind, raw.status);
             completion.provider_code = raw.provider_code;
-            if raw.status == Status::Ok {
+            if likely(raw.status == Status::Ok) {
                 completion.len = len;
                 if token.side() == Side::Recv {
                     completion.len = raw.len as usize;
                     completion.immediate = raw.immediate;
-                    if raw.remote_write {
+                    if unlikely(raw.remote_write) {
                         completion.kind = OpKind::RecvWrite;
                     }
                     ends.bytes.add(raw.len);
                     if let Some(sources) = &shared.sources {
                         completion.source = sources.get(token);
                     }
-                    if shared.state.get() == EndpointState::Connecting {
+                    if unlikely(shared.state.get() == EndpointState::Connecting) {
                         connected_early(events, shared);
                     }
                 }
@@ -203,32 +204,46 @@ impl BoundEndpoints {
     ) {
         let BoundEndpoints { events, slots, unknown_tokens, .. } = self;
         let Some(BoundReceives { id, slots, .. }) = find_receives(slots, raw.token) else {
+            cold_path();
             *unknown_tokens += 1;
             return;
         };
         let id = raw.endpoint.unwrap_or(*id);
         let mut table = slots.lock();
         if raw.flushes_earlier {
+            cold_path();
             // A device that vanished completes one for all.
-            for op in table.take_all() {
-                end_shared(&mut table, op, raw, id, drops, deliver);
-            }
-            return;
+            return end_all_shared(&mut table, raw, id, drops, deliver);
         }
         let Some(op) = table.take(raw.token.sequence()) else {
+            cold_path();
             *unknown_tokens += 1;
             return;
         };
         let early = end_shared(&mut table, op, raw, id, drops, deliver);
         drop(table);
         if let Some(shared) = early {
+            cold_path();
             connected_early(events, &shared);
         }
     }
 }
 
+#[cold]
+fn end_all_shared(
+    table: &mut SlotTable,
+    raw: &RawCompletion,
+    id: EndpointId,
+    drops: &mut DeferredDrops,
+    deliver: &mut impl FnMut(Completion, RegionRefs, Token) -> Option<RegionRefs>,
+) {
+    for op in table.take_all() {
+        end_shared(table, op, raw, id, drops, deliver);
+    }
+}
+
 /// Ends a receive of a shared queue; gives the endpoint whose message took it if that is not known to be connected yet.
-#[inline]
+#[inline(always)] // once for each operation
 fn end_shared(
     table: &mut SlotTable,
     op: InFlightOp,
@@ -238,8 +253,14 @@ fn end_shared(
     deliver: &mut impl FnMut(Completion, RegionRefs, Token) -> Option<RegionRefs>,
 ) -> Option<Arc<EndpointShared>> {
     let completion = received(raw, op.context, id);
-    let endpoint = table.endpoint(id);
-    let early = endpoint.filter(|shared| count_received(shared, &completion)).cloned();
+    let early = match table.endpoint(id) {
+        Some(shared) if count_received(shared, &completion) => Some(shared.clone()),
+        Some(_) => None,
+        None => {
+            cold_path();
+            None
+        }
+    };
     if let Some(regions) = deliver(completion, op.regions, raw.token) {
         regions.release(drops);
         table.credit();
@@ -252,10 +273,10 @@ fn end_shared(
 fn received(raw: &RawCompletion, context: u64, endpoint: EndpointId) -> Completion {
     let mut completion = Completion::new(context, endpoint, OpKind::Recv, raw.status);
     completion.provider_code = raw.provider_code;
-    if raw.status == Status::Ok {
+    if likely(raw.status == Status::Ok) {
         completion.len = raw.len as usize;
         completion.immediate = raw.immediate;
-        if raw.remote_write {
+        if unlikely(raw.remote_write) {
             completion.kind = OpKind::RecvWrite;
         }
     }
@@ -268,13 +289,14 @@ fn received(raw: &RawCompletion, context: u64, endpoint: EndpointId) -> Completi
 fn count_received(shared: &EndpointShared, completion: &Completion) -> bool {
     let ends = &shared.counters.recv.ends;
     if !completion.is_ok() {
+        cold_path();
         ends.errors.add(1);
         shared.state.replace(EndpointState::Connected, EndpointState::Dead);
         return false;
     }
     ends.completed.add(1);
     ends.bytes.add(completion.len as u64);
-    shared.state.get() == EndpointState::Connecting
+    unlikely(shared.state.get() == EndpointState::Connecting)
 }
 
 #[inline]
@@ -317,6 +339,7 @@ impl Reporter<'_> {
     ) -> u32 {
         let ok = completion.status == Status::Ok;
         if !ok {
+            cold_path();
             // While it is connecting, an event reports how that ends.
             self.shared.state.replace(EndpointState::Connected, EndpointState::Dead);
         }

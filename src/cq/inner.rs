@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fabric_core::{
-    Armed, Completion, CqAttr, CqOps, EndpointId, Error, RawCompletion, Result, Side, Status, Token,
+    Armed, Completion, CqAttr, CqOps, EndpointId, Error, RawCompletion, Result, Side, Status,
+    Token, cold_path, likely, unlikely,
 };
 use fabric_util::inflight::Consumer;
 use fabric_util::sync::{Mutex, MutexGuard};
@@ -206,7 +207,7 @@ impl CqInner {
     #[inline]
     pub(super) fn poll(&self, out: &mut [Completion]) -> usize {
         let mut state = self.lock();
-        if !state.stash.is_empty() {
+        if unlikely(!state.stash.is_empty()) {
             return self.deliver(state, 0, 0, out);
         }
         let want = out.len().min(state.raw.len());
@@ -232,7 +233,7 @@ impl CqInner {
         let mut drops = DeferredDrops::new();
         let state = &mut *guard;
         let mut taken = 0;
-        if !state.stash.is_empty() {
+        if unlikely(!state.stash.is_empty()) {
             taken = state.take_stashed(out, &mut drops);
         }
         let CqState { endpoints, stash, raw, .. } = state;
@@ -245,7 +246,7 @@ impl CqInner {
                     endpoints.resolve_shared(raw, &mut drops, &mut give);
                 }
             }
-            if got < want || taken == out.len() {
+            if likely(got < want || taken == out.len()) {
                 break;
             }
             want = (out.len() - taken).min(raw.len());
@@ -427,6 +428,7 @@ fn hand_out(
     stash: &mut VecDeque<PendingCompletion>,
 ) -> Option<RegionRefs> {
     let Some(place) = out.get_mut(*taken) else {
+        cold_path();
         // One completion of a faulty provider may report several operations.
         stash.push_back(PendingCompletion { completion, regions, credit_to: Some(token) });
         return None;

@@ -1,5 +1,6 @@
 //! What happens to the connection to one peer, as a state machine without I/O and without a clock.
 
+use fabric_core::cold_path;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -138,7 +139,11 @@ impl PeerConnection {
 
     /// Why the peer is dead, if it is.
     pub fn death(&self) -> Option<DeathCause> {
-        if let State::Dead(cause) = self.state { Some(cause) } else { None }
+        if let State::Dead(cause) = self.state {
+            cold_path();
+            return Some(cause);
+        }
+        None
     }
 
     /// The next thing to do. To be asked after each other call.
@@ -343,6 +348,7 @@ impl PeerConnection {
     pub fn on_heard(&mut self, conn: ConnId) -> bool {
         match self.state {
             State::Confirmed { conn: current, session } if conn == current => {
+                cold_path();
                 self.establish(conn, session);
                 true
             }

@@ -26,9 +26,10 @@ impl PeerLink {
     }
 
     /// Has the link looked at by the next turn.
+    #[inline]
     pub(super) fn mark(&mut self, shared: &mut Shared) {
         if !std::mem::replace(&mut self.dirty, true) {
-            shared.dirty.push_back(self.peer);
+            shared.add_dirty(self.peer);
         }
     }
 

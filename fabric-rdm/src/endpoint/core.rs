@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use fabric::{Completion as RawCompletion, Listener};
-use fabric_core::{Error, Event, Result};
+use fabric_core::{Error, Event, Result, cold_path, unlikely};
 
 use super::appointments::Appointments;
 use super::attempts::Attempts;
@@ -82,6 +82,7 @@ impl Core {
         let link = match state {
             Some(link) => link,
             None => {
+                cold_path();
                 let shared = &mut self.shared;
                 let timeouts = shared.attr.timeouts;
                 let connection = PeerConnection::new(shared.me, address.identity(), timeouts)
@@ -114,11 +115,12 @@ impl Core {
             // Where it fails, the queue is over.
             let _ = self.shared.slots.on_idle();
         }
-        if self.more_requests {
+        if unlikely(self.more_requests) {
             found = true;
             self.on_requests();
         }
         while let Some(event) = self.shared.events.poll() {
+            cold_path();
             found = true;
             self.on_event(event);
         }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use fabric_core::{Error, Result};
+use fabric_core::{Error, Result, unlikely};
 use fabric_util::fork::ForkEpoch;
 
 use super::completion::Kind;
@@ -60,7 +60,7 @@ impl Counter {
     }
 
     fn notify(&self) {
-        if self.state.waiters.load(Ordering::SeqCst) > 0 {
+        if unlikely(self.state.waiters.load(Ordering::SeqCst) > 0) {
             drop(lock(&self.state.lock));
             self.state.changed.notify_all();
         }

@@ -1,6 +1,6 @@
 //! How the payload of a message gets to its receive: from a slot, in pieces, or read from its sender.
 
-use fabric_core::RemoteRegion;
+use fabric_core::{RemoteRegion, unlikely};
 
 use super::completion::{Completion, Kind, Status};
 use super::link::{Control, PeerLink};
@@ -9,6 +9,7 @@ use super::shared::Shared;
 use super::slots::SlotPart;
 use super::table::OpKey;
 use super::wire::{MessageHead, Way};
+use crate::matching::ReceiveId;
 use crate::window::Account;
 
 /// A frame as it lies in its slot.
@@ -42,6 +43,7 @@ impl Delivery {
 
 impl Shared {
     /// A message is in its receive.
+    #[inline(always)] // one place that is executed for each message calls it
     pub(super) fn end_met(
         &mut self,
         met: &Met,
@@ -51,7 +53,7 @@ impl Shared {
     ) {
         let Some(recv) = self.recvs.get(met.recv) else { return };
         let (context, signaled) = (recv.context, recv.signaled);
-        let is_truncated = status == Status::Ok && met.len < met.envelope.len;
+        let is_truncated = status == Status::Ok && unlikely(met.len < met.envelope.len);
         let status = if is_truncated { Status::Truncated } else { status };
         let mut completion = Completion::new(context, Kind::Recv, status);
         completion.peer = Some(met.envelope.source);
@@ -62,16 +64,26 @@ impl Shared {
             completion.offset = met.offset;
             completion.immediate = immediate;
         }
-        if met.of_many {
+        if unlikely(met.of_many) {
             // The place is free when the application knows of the message: so these are bounded.
-            self.end_recv(completion, signaled, false, credit);
-            let released = met.receive.and_then(|receive| self.matcher.delivered(receive));
-            released.into_iter().for_each(|released| self.end_released(released));
-        } else {
-            self.recvs.remove(met.recv);
-            self.free_place(credit);
-            self.end_recv(completion, signaled, true, None);
+            return self.end_one_of_many(completion, signaled, credit, met.receive);
         }
+        self.recvs.remove(met.recv);
+        self.free_place(credit);
+        self.end_recv(completion, signaled, true, None);
+    }
+
+    #[inline(never)] // not to be in the way of others
+    fn end_one_of_many(
+        &mut self,
+        completion: Completion,
+        signaled: bool,
+        credit: Option<(Account, u64)>,
+        receive: Option<ReceiveId>,
+    ) {
+        self.end_recv(completion, signaled, false, credit);
+        let released = receive.and_then(|receive| self.matcher.delivered(receive));
+        released.into_iter().for_each(|released| self.end_released(released));
     }
 
     /// Puts bytes where a receive has them.
@@ -85,6 +97,7 @@ impl Shared {
     }
 
     /// The same from a slot.
+    #[inline(always)] // one place that is executed for each message calls it
     pub(super) fn place_from(&self, met: &Met, at: u64, from: &InSlot<'_>) {
         let fits = (from.len as u64).min(met.len - at.min(met.len)) as usize;
         if let Some(recv) = self.recvs.get(met.recv)

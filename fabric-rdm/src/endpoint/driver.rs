@@ -10,7 +10,7 @@ use std::sync::{Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use fabric::{Armed, CompletionQueue, EventQueue};
-use fabric_core::{Error, Result};
+use fabric_core::{Error, Result, unlikely};
 use fabric_util::wakeup::{Wakeup, poll_until};
 use rustix::event::{PollFd, PollFlags};
 
@@ -120,22 +120,26 @@ impl Driver {
         // A thread that is about to sleep looks at the deadline under this lock, and so does one that arms: others need none.
         let sleeps = self.claimed.load(Ordering::SeqCst) != NOBODY;
         let watch = self.watched_by();
-        let deadline = match sleeps || watch.is_some() {
-            true => core.deadline().map_or(u64::MAX, |deadline| deadline.as_nanos() as u64),
-            false => u64::MAX,
-        };
         let is_early =
-            sleeps && (core.more_requests || deadline < self.sleeps_until.load(Ordering::SeqCst));
+            unlikely(sleeps | watch.is_some()) && self.is_early(&core, has_ended, sleeps, watch);
+        drop(core);
+        let has_waiters = self.waiters.load(Ordering::SeqCst) > 0;
+        if unlikely(has_ended & has_waiters | is_early) {
+            self.kick();
+        }
+        result
+    }
+
+    /// Sets the descriptor that an event loop relies on, if it has to look; whether a thread sleeps for too long now.
+    #[inline(never)]
+    fn is_early(&self, core: &Core, has_ended: bool, sleeps: bool, watch: Option<&Watch>) -> bool {
+        let deadline = core.deadline().map_or(u64::MAX, |deadline| deadline.as_nanos() as u64);
         if let Some(watch) = watch
             && (has_ended || deadline < watch.timer_at())
         {
             watch.set();
         }
-        drop(core);
-        if has_ended && self.waiters.load(Ordering::SeqCst) > 0 || is_early {
-            self.kick();
-        }
-        result
+        sleeps && (core.more_requests || deadline < self.sleeps_until.load(Ordering::SeqCst))
     }
 
     /// A poll of an application.
@@ -196,7 +200,12 @@ impl Driver {
 
     /// What an event loop relies on.
     pub(super) fn watched_by(&self) -> Option<&Watch> {
-        self.watch.get().filter(|_| self.armed.load(Ordering::SeqCst))
+        let watch = self.watch.get();
+        if unlikely(watch.is_some()) {
+            watch.filter(|_| self.armed.load(Ordering::SeqCst))
+        } else {
+            None
+        }
     }
 
     fn watch(&self) -> Result<&Watch> {

@@ -1,5 +1,6 @@
 //! What an endpoint keeps for one peer, from the first post or request on.
 
+use fabric_core::cold_path;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -278,6 +279,7 @@ impl PeerLink {
     pub(super) fn untrack(&mut self, is_live: impl Fn(OpKey) -> bool) {
         self.live = self.live.saturating_sub(1);
         if self.outstanding.len() > 2 * self.live + 64 {
+            cold_path();
             self.outstanding.retain(|key| is_live(*key));
         }
         while self.outstanding.front().is_some_and(|key| !is_live(*key)) {

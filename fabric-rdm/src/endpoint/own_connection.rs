@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fabric::{ConnectRequest, Endpoint};
 use fabric_core::info::MAX_CONNECT_DATA;
-use fabric_core::{EndpointId, Error, Result};
+use fabric_core::{EndpointId, Error, Result, unlikely};
 use fabric_util::log_line;
 
 use super::completion::Status;
@@ -234,7 +234,7 @@ impl Core {
     /// Tries again what is due: to connect to itself, or to post.
     pub(super) fn tick_own(&mut self) {
         if let Some(at) = self.own.next_try
-            && at <= self.shared.now()
+            && unlikely(at <= self.shared.now())
         {
             self.own.next_try = None;
             self.settle_own();

@@ -1,7 +1,7 @@
 //! Posts to a connection: as far as there is room in it, and what a post that fails means.
 
 use fabric::Op;
-use fabric_core::Error;
+use fabric_core::{Error, cold_path};
 use fabric_util::log_line;
 
 use super::attr::CONTROL_DEPTH;
@@ -172,6 +172,7 @@ impl PeerLink {
     ///
     /// # Errors
     /// `Again`, and what else [has to wait](has_to_wait); that the memory is closed.
+    #[inline(always)] // one place that is executed for each message calls it
     pub(super) fn post_frame(
         &mut self,
         shared: &mut Shared,
@@ -182,6 +183,7 @@ impl PeerLink {
         let (start, end) = (head.len(), head.len() + payload.len());
         match payload {
             PayloadRef::Slice(slice) if end > shared.connection_attr.inject => {
+                cold_path(); // for a long message
                 let (at, part) = shared.heads.write(head).map_err(|_| Error::Again)?;
                 let slices = [part.slice(0, start), slice];
                 let what = (PostedKind::Op(key), Some(at));

@@ -1,7 +1,7 @@
 //! What arrives: frames of peers, the receives that messages meet, and messages that the application claims.
 
 use fabric::{Access, Completion as RawCompletion, OpKind};
-use fabric_core::Error;
+use fabric_core::{Error, cold_path, likely, unlikely};
 use smallvec::SmallVec;
 
 use super::completion::{Completion, Kind, Status};
@@ -16,8 +16,9 @@ use super::slots::SlotPart;
 use super::table::OpKey;
 use super::wire::{Frame, MAX_CONTROL, MessageHead, Way};
 use crate::connection::ConnId;
-use crate::matching::{Arrived, Envelope, Match, Receive};
+use crate::matching::{Arrived, Envelope, Match, MessageId, Receive};
 use crate::peers::Peer;
+use crate::window::Account;
 
 /// Bytes of a slot that are looked at first: all of each frame but the payload, and a confirmation.
 const LOOK: usize = 80;
@@ -70,29 +71,36 @@ impl Core {
     /// A receive of a connection has completed.
     pub(super) fn on_slot(&mut self, slot: u32, completion: &RawCompletion) {
         let from = self.shared.conns.get(&completion.endpoint).copied();
-        if completion.is_ok() && completion.kind == OpKind::RecvWrite {
+        if unlikely(!completion.is_ok()) {
+            // Its connection ends.
+        } else if unlikely(completion.kind == OpKind::RecvWrite) {
             // It took the slot, and left it as it was.
-            match (from, completion.immediate) {
-                (Some((peer, id)), Some(data)) => {
-                    self.on_written(peer, id, data, completion.len as u64)
-                }
-                _ => self.shared.dropped += 1,
-            }
-        } else if completion.is_ok() {
+            self.on_written(from, completion);
+        } else {
             match (from, self.shared.slots.part(slot)) {
                 (Some((peer, id)), Some(part)) => self.on_frame(peer, id, &part, completion.len),
-                _ => self.shared.dropped += 1,
+                _ => {
+                    cold_path();
+                    self.shared.dropped += 1;
+                }
             }
         }
-        let endpoint = match from {
-            Some((peer, id)) if self.shared.slots.shared().is_none() => {
-                let state = self.peers.get_mut(peer).ok().and_then(|(_, state)| state.as_mut());
-                state.and_then(|link| link.conn(id)).map(|conn| &conn.endpoint)
-            }
-            _ => None,
-        };
-        // Where it fails, the queue is over.
-        let _ = self.shared.slots.repost(slot, endpoint);
+        if self.shared.slots.shared().is_some() {
+            // Where it fails, the queue is over.
+            let _ = self.shared.slots.repost_shared(slot);
+        } else {
+            self.repost_own(slot, from);
+        }
+    }
+
+    /// A slot is posted to the connection it is of.
+    #[inline(never)]
+    fn repost_own(&mut self, slot: u32, from: Option<(Peer, ConnId)>) {
+        let endpoint = from.and_then(|(peer, id)| {
+            let state = self.peers.get_mut(peer).ok().and_then(|(_, state)| state.as_mut());
+            state.and_then(|link| link.conn(id)).map(|conn| &conn.endpoint)
+        });
+        self.shared.slots.repost(slot, endpoint);
     }
 
     fn on_frame(&mut self, peer: Peer, id: ConnId, part: &SlotPart, len: usize) {
@@ -101,48 +109,59 @@ impl Core {
         let read = part.slice(0, seen).read_at(0, &mut look[..seen]);
         let decoded = read.ok().and_then(|()| Frame::decode(&look[..seen]).ok());
         let Some((frame, start)) =
-            decoded.filter(|(frame, start)| frame.has_payload() || *start == len)
+            decoded.filter(|(frame, start)| likely(frame.has_payload()) || *start == len)
         else {
             return self.break_off(peer, id);
         };
         self.on_heard(peer, id);
         let from = InSlot { part, start, len: len - start };
-        let Some((link, shared)) = self.find_link(peer) else { return };
+        let Some((link, shared)) = self.find_link(peer) else { return cold_path() };
         match frame {
             Frame::Message(head) => link.on_message(shared, id, &head, &from),
-            Frame::Confirm => {
-                let mut bytes = [0; MAX_CONTROL];
-                match bytes.get_mut(..from.len) {
-                    Some(payload) => {
-                        // The endpoint's own memory.
-                        let _ = part.slice(start, from.len).read_at(0, payload);
-                        self.on_confirm(peer, id, payload);
-                    }
-                    None => self.break_off(peer, id),
-                }
-            }
+            Frame::Confirm => self.on_confirm_frame(peer, id, &from),
             frame => link.on_control(shared, id, &frame, &from),
         }
     }
 
+    #[inline(always)] // one place that is executed for each message calls it
     fn on_heard(&mut self, peer: Peer, id: ConnId) {
         if let Some((link, shared)) = self.find_link(peer)
             && link.connection.on_heard(id)
         {
+            cold_path();
             link.mark(shared);
             // What came goes by the connection that is there now.
             self.act(peer);
         }
     }
 
-    /// A peer has written with immediate data.
-    fn on_written(&mut self, peer: Peer, id: ConnId, immediate: u32, len: u64) {
-        self.on_heard(peer, id);
-        if let Some((link, shared)) = self.find_link(peer) {
-            link.on_written(shared, id, immediate, len);
+    #[cold]
+    fn on_confirm_frame(&mut self, peer: Peer, id: ConnId, from: &InSlot<'_>) {
+        let mut bytes = [0; MAX_CONTROL];
+        match bytes.get_mut(..from.len) {
+            Some(payload) => {
+                // The endpoint's own memory.
+                let _ = from.part.slice(from.start, from.len).read_at(0, payload);
+                self.on_confirm(peer, id, payload);
+            }
+            None => self.break_off(peer, id),
         }
     }
 
+    /// A peer has written with immediate data.
+    #[inline(never)]
+    fn on_written(&mut self, from: Option<(Peer, ConnId)>, completion: &RawCompletion) {
+        let (Some((peer, id)), Some(data)) = (from, completion.immediate) else {
+            self.shared.dropped += 1;
+            return;
+        };
+        self.on_heard(peer, id);
+        if let Some((link, shared)) = self.find_link(peer) {
+            link.on_written(shared, id, data, completion.len as u64);
+        }
+    }
+
+    #[cold]
     fn break_off(&mut self, peer: Peer, id: ConnId) {
         if let Some((link, shared)) = self.find_link(peer) {
             link.break_off(shared, id);
@@ -261,16 +280,20 @@ impl PeerLink {
         from: &InSlot<'_>,
     ) {
         if !self.connection.on_message(id, head.number) {
+            cold_path();
             return self.mark(shared);
         }
         self.touch(shared);
-        let is_whole = head.way == Way::Whole;
+        let is_whole = likely(head.way == Way::Whole);
         let bytes = if is_whole || head.way == Way::Pieces { head.len } else { 0 };
         let fits = if is_whole { from.len as u64 == head.len } else { head.len > 0 };
         let account = self
             .account
             .filter(|account| fits && shared.windows.on_message(*account, bytes).is_ok());
-        let Some(account) = account else { return self.break_off(shared, id) };
+        let Some(account) = account else {
+            cold_path();
+            return self.break_off(shared, id);
+        };
         let credit = Some((account, bytes));
         let envelope = Envelope { source: self.peer, tag: head.tag, len: head.len };
         let key = shared.arrivals.next_key();
@@ -280,7 +303,7 @@ impl PeerLink {
                 if is_whole {
                     shared.place_from(&met, 0, from);
                     shared.end_met(&met, Status::Ok, head.immediate, credit);
-                    if head.matched {
+                    if unlikely(head.matched) {
                         self.say(shared, Control::Matched(head.number));
                     }
                 } else {
@@ -288,32 +311,45 @@ impl PeerLink {
                 }
             }
             Ok(Arrived::Waits(message)) => {
-                let payload = match head.way {
-                    Way::Whole => Payload::Whole(from.to_bytes()),
-                    Way::Pieces => Payload::Partial(Vec::new()),
-                    Way::Fetched => Payload::AtSender(None),
-                    Way::Offered(remote) => Payload::AtSender(
-                        self.connection.session().map(|session| (session, remote)),
-                    ),
-                };
-                if !is_whole {
-                    self.incoming.insert(head.number, Incoming::Arrival(key));
-                }
-                shared.arrivals.insert(Arrival {
-                    id: Some(message),
-                    envelope,
-                    number: head.number,
-                    immediate: head.immediate,
-                    wants_match: head.matched,
-                    account: credit,
-                    payload,
-                });
+                self.keep_arrival(shared, (message, envelope), head, (from, credit))
             }
             // There are as many places as were granted.
             Err(_) => {
+                cold_path();
                 shared.free_place(credit);
                 self.break_off(shared, id);
             }
+        }
+    }
+
+    /// A message waits for its receive.
+    #[inline(never)]
+    fn keep_arrival(
+        &mut self,
+        shared: &mut Shared,
+        (message, envelope): (MessageId, Envelope),
+        head: &MessageHead,
+        (from, credit): (&InSlot<'_>, Option<(Account, u64)>),
+    ) {
+        let payload = match head.way {
+            Way::Whole => Payload::Whole(from.to_bytes()),
+            Way::Pieces => Payload::Partial(Vec::new()),
+            Way::Fetched => Payload::AtSender(None),
+            Way::Offered(remote) => {
+                Payload::AtSender(self.connection.session().map(|session| (session, remote)))
+            }
+        };
+        let key = shared.arrivals.insert(Arrival {
+            id: Some(message),
+            envelope,
+            number: head.number,
+            immediate: head.immediate,
+            wants_match: head.matched,
+            account: credit,
+            payload,
+        });
+        if head.way != Way::Whole {
+            self.incoming.insert(head.number, Incoming::Arrival(key));
         }
     }
 
@@ -333,6 +369,7 @@ impl PeerLink {
         shared.end_recv(completion, true, false, Some((account, 0)));
     }
 
+    #[inline(never)]
     fn on_control(&mut self, shared: &mut Shared, id: ConnId, frame: &Frame, from: &InSlot<'_>) {
         // One that was given up says nothing any more.
         if self.current != Some(id) {

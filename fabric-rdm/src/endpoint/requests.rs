@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fabric::ConnectRequest;
-use fabric_core::Result;
+use fabric_core::{Result, likely};
 use fabric_util::log_line;
 
 use super::core::Core;
@@ -57,7 +57,7 @@ impl Core {
 
     /// Refuses requests that have waited for too long.
     pub(super) fn refuse_late(&mut self) {
-        let now = if self.held.is_empty() { return } else { self.shared.now() };
+        let now = if likely(self.held.is_empty()) { return } else { self.shared.now() };
         while let Some(mut held) = self.held.pop_late(now) {
             self.refuse_busy(&mut held.request);
         }

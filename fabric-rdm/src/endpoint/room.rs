@@ -1,5 +1,6 @@
 //! How many connections there are, and when each has to be looked at: room for one more, and the times of state machines.
 
+use fabric_core::{likely, unlikely};
 use std::time::Duration;
 
 use super::core::Core;
@@ -205,7 +206,7 @@ impl Core {
 
     /// Whether another endpoint of the process waits for what a connection of this one takes.
     fn is_wanted_by_others(&self) -> bool {
-        self.shortage.is_of_others() && (!self.open.is_empty() || self.own.rests())
+        unlikely(self.shortage.is_of_others()) && (!self.open.is_empty() || self.own.rests())
     }
 
     /// There is room for one more connection: the first request that waits for it has it, as its peer holds a place for it
@@ -338,7 +339,7 @@ impl Core {
 
     /// Peers may wait for places of one that does not answer: now and then the next one is asked.
     fn tick_windows(&mut self) {
-        if !self.shared.windows.is_short() {
+        if likely(!self.shared.windows.is_short()) {
             self.next_recall = None;
             return;
         }

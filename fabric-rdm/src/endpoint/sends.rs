@@ -1,7 +1,7 @@
 //! Posting to peers: messages and one-sided operations, and their ends.
 
 use fabric::{Access, Completion as RawCompletion, Op, OpKind};
-use fabric_core::{Error, Status as RawStatus};
+use fabric_core::{Error, Status as RawStatus, cold_path, likely, unlikely};
 
 use super::completion::{Kind, Status};
 use super::core::Core;
@@ -28,13 +28,14 @@ impl Core {
             }
             PayloadRef::Bytes(bytes) => self.check_inject(bytes)?,
         };
-        if self.own.peer == Some(peer) {
+        if unlikely(self.own.peer == Some(peer)) {
             return self.send_to_self(peer, send, len);
         }
         let (link, shared) = self.link_to_post(peer)?;
         let charged = match link.place(shared, len) {
             Ok(charged) => charged,
             Err(blocked) => {
+                cold_path();
                 // Nothing else might say that more is wanted: the application may only post, and wait for room.
                 self.after_post();
                 return Err(Full::Peer(blocked).into());
@@ -62,6 +63,7 @@ impl Core {
                 self.after_post();
                 return Ok(key);
             }
+            cold_path();
             shared.sends.remove(key);
             sent.inspect_err(|_| link.uncharge(charged, len))?;
         }
@@ -199,6 +201,7 @@ impl Core {
     /// An operation of a send queue has completed.
     pub(super) fn on_sent(&mut self, number: u64, completion: &RawCompletion) {
         let Some(&(peer, id)) = self.shared.conns.get(&completion.endpoint) else {
+            cold_path();
             return self.on_own_sent(number, completion);
         };
         let Some((link, shared)) = self.find_link(peer) else { return };
@@ -210,15 +213,19 @@ impl Core {
             PostedKind::Op(key) => link.on_op(shared, key, completion.status),
             PostedKind::Read(key) => link.on_read(shared, key, completion.is_ok()),
             PostedKind::Park if completion.is_ok() => {
+                cold_path();
                 link.connection.park_completed(shared.now(), id);
             }
             PostedKind::Control | PostedKind::Park => {}
         }
         // There is room for one more.
-        if link.wants_connection() || link.draining || link.grant.is_some() || link.has_notice() {
+        if unlikely(
+            link.wants_connection() || link.draining || link.grant.is_some() || link.has_notice(),
+        ) {
             link.mark(shared);
         }
         if link.conn(id).is_some_and(|conn| conn.is_lost && conn.posted.is_empty()) {
+            cold_path();
             self.on_lost(completion.endpoint);
         }
     }
@@ -233,10 +240,11 @@ impl PeerLink {
     }
 
     /// A place in the window for a message that is posted; `None`: it gets one later.
+    #[inline]
     fn place(&mut self, shared: &mut Shared, len: u64) -> Result<Option<Way>, Blocked> {
-        if self.charges_at_once() {
+        if likely(self.charges_at_once()) {
             let charged = self.charge(shared, len);
-            if self.has_notice() {
+            if unlikely(self.has_notice()) {
                 self.mark(shared);
             }
             return charged.map(Some);
@@ -301,10 +309,11 @@ impl PeerLink {
         let status = match status {
             RawStatus::Ok => return self.end_if_done(shared, key),
             // The connection is over: what becomes of its operations follows, all at once and in their order.
-            RawStatus::PeerLost | RawStatus::Canceled => return,
+            RawStatus::PeerLost | RawStatus::Canceled => return cold_path(),
             RawStatus::RemoteAccess => Status::RemoteAccess,
             _ => Status::Internal,
         };
+        cold_path();
         self.refused = true;
         self.end_op(shared, key, status);
     }

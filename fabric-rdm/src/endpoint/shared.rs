@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ahash::RandomState;
 use fabric::{Capabilities, CompletionQueue, Domain, EventQueue, Op, OwnedOp};
-use fabric_core::{EndpointAttr, EndpointId, Result};
+use fabric_core::{EndpointAttr, EndpointId, Result, unlikely};
 
 use super::attr::RdmAttr;
 use super::completion::{Completion, Kind, Status};
@@ -185,6 +185,12 @@ impl Shared {
         self.accounts.get(account.index()).copied().flatten()
     }
 
+    /// A link is to be looked at.
+    #[inline(never)]
+    pub(super) fn add_dirty(&mut self, peer: Peer) {
+        self.dirty.push_back(peer);
+    }
+
     /// A message has met a receive, or was dropped: its place is free.
     pub(super) fn free_place(&mut self, credit: Option<(Account, u64)>) {
         if let Some((account, bytes)) = credit {
@@ -245,6 +251,7 @@ impl Shared {
     }
 
     /// A receive, or one message of many, has ended.
+    #[inline(always)] // one place that is executed for each message calls it
     pub(super) fn end_recv(
         &mut self,
         completion: Completion,
@@ -253,12 +260,12 @@ impl Shared {
         credit: Option<(Account, u64)>,
     ) {
         self.counters.of(completion.kind).add(completion.is_ok());
-        if completion.is_ok() && !signaled {
+        if unlikely(!signaled) && completion.is_ok() {
             self.recvs_out -= u32::from(counts);
             self.free_place(credit);
             return;
         }
-        let is_apart = completion.kind == Kind::RecvWrite && self.attr.writes_apart;
+        let is_apart = unlikely(completion.kind == Kind::RecvWrite) && self.attr.writes_apart;
         let ended = if is_apart { &mut self.written } else { &mut self.ended };
         ended.push_back(Ended { completion, counts, credit });
     }
@@ -311,12 +318,9 @@ impl Shared {
     /// The application knows of it from now on. Whether a place in the window is free by that.
     fn hand_out(&mut self, ended: Ended, out: &mut Completion) -> bool {
         let Ended { completion, counts, credit } = ended;
-        if counts {
-            match completion.kind {
-                Kind::Recv | Kind::Released => self.recvs_out -= 1,
-                _ => self.sends_out -= 1,
-            }
-        }
+        let is_recv = matches!(completion.kind, Kind::Recv | Kind::Released);
+        self.recvs_out -= u32::from(counts & is_recv);
+        self.sends_out -= u32::from(counts & !is_recv);
         // One of its own writes has no account.
         let is_own = completion.kind == Kind::RecvWrite && credit.is_none();
         self.own_written = self.own_written.saturating_sub(u64::from(is_own));

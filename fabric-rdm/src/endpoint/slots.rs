@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fabric::{Access, Domain, Endpoint, OpKind, Recv, Region, SharedReceiveQueue, Slice};
-use fabric_core::{Error, Result};
+use fabric_core::{Error, Result, likely};
 use smallvec::SmallVec;
 
 use super::wire::MAX_CONTROL;
@@ -113,17 +113,20 @@ impl Slots {
         }
         for _ in 0..count {
             let slot = self.pool.take()?;
-            self.repost(slot, Some(endpoint))?;
+            self.repost(slot, Some(endpoint));
         }
         Ok(())
     }
 
-    /// A slot is free: it is posted again, where it can be; to the shared queue with others.
-    pub(super) fn repost(&mut self, slot: u32, endpoint: Option<&Endpoint>) -> Result<()> {
-        if self.shared.is_some() {
-            self.emptied.push(slot);
-            return self.repost_emptied(self.batch);
-        }
+    /// A slot is free: it is posted to the shared queue again, with others.
+    #[inline]
+    pub(super) fn repost_shared(&mut self, slot: u32) -> Result<()> {
+        self.emptied.push(slot);
+        self.repost_emptied(self.batch)
+    }
+
+    /// The same where connections have receives of their own, if its connection has not ended.
+    pub(super) fn repost(&mut self, slot: u32, endpoint: Option<&Endpoint>) {
         let part = self.part(slot);
         let is_posted = part
             .as_ref()
@@ -133,7 +136,6 @@ impl Slots {
             // The connection is over: the slot is for another one.
             self.pool.free.push(slot);
         }
-        Ok(())
     }
 
     /// Nothing else is to be done: slots that are free are posted if it is worth it.
@@ -145,7 +147,7 @@ impl Slots {
     /// Posts slots to the shared queue, if there are so many.
     #[inline]
     fn repost_emptied(&mut self, min: usize) -> Result<()> {
-        if self.emptied.len() < min { Ok(()) } else { self.repost_all() }
+        if likely(self.emptied.len() < min) { Ok(()) } else { self.repost_all() }
     }
 
     #[inline(never)] // not to be in the way of each poll

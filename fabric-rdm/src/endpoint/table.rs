@@ -1,5 +1,7 @@
 //! Values by keys that never name another value: what completions and handles of the application name.
 
+use fabric_core::cold_path;
+
 /// Names a value of a [`Table`], also after it was taken out, and then none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -30,17 +32,20 @@ impl<T> Default for Table<T> {
 impl<T> Table<T> {
     /// The key that the next value gets.
     pub(super) fn next_key(&self) -> OpKey {
-        match self.free.last() {
-            Some(&index) => OpKey { index, generation: self.slots[index as usize].generation },
-            None => OpKey { index: self.slots.len() as u32, generation: 0 },
-        }
+        let index = self.free.last().copied().unwrap_or(self.slots.len() as u32);
+        let generation = self.slots.get(index as usize).map_or(0, |slot| slot.generation);
+        OpKey { index, generation }
     }
 
+    #[inline]
     pub(super) fn insert(&mut self, value: T) -> OpKey {
         let key = self.next_key();
         match self.free.pop() {
             Some(index) => self.slots[index as usize].value = Some(value),
-            None => self.slots.push(TableSlot { generation: 0, value: Some(value) }),
+            None => {
+                cold_path();
+                self.slots.push(TableSlot { generation: 0, value: Some(value) });
+            }
         }
         key
     }
@@ -58,6 +63,7 @@ impl<T> Table<T> {
     pub(super) fn remove(&mut self, key: OpKey) -> Option<T> {
         let slot = self.slots.get_mut(key.index as usize)?;
         if slot.generation != key.generation {
+            cold_path();
             return None;
         }
         let value = slot.value.take()?;

@@ -297,6 +297,7 @@ impl PeerLink {
     ///
     /// # Errors
     /// The payload's memory was closed meanwhile.
+    #[inline(always)] // one place that is executed for each message calls it
     pub(super) fn transmit_now(
         &mut self,
         shared: &mut Shared,

@@ -3,7 +3,7 @@
 //! Every frame begins with its kind. Numbers are little-endian. What is not as it should be is a [`WireError`]: no honest peer
 //! sends it, and the connection ends.
 
-use fabric_core::RemoteRegion;
+use fabric_core::{RemoteRegion, cold_path, unlikely};
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -152,19 +152,19 @@ impl Encoded {
 }
 
 impl Frame {
+    #[inline]
     pub(super) fn encode(&self) -> Encoded {
+        if let Frame::Message(head) = self { head.encode() } else { self.encode_control() }
+    }
+
+    #[inline(never)] // not to be in the way of messages
+    fn encode_control(&self) -> Encoded {
         let number =
             |kind, number: u64| RawNumber { kind, flags: 0, zero: [0; 6], number: number.into() };
         let one = |raw: RawNumber| Encoded::new([raw.as_bytes(), &[]]);
         match *self {
             Frame::Confirm => one(number(CONFIRM, 0)),
-            Frame::Message(head) => {
-                let raw = head.to_raw();
-                match head.way {
-                    Way::Offered(remote) => Encoded::new([raw.as_bytes(), &remote.to_bytes()]),
-                    _ => Encoded::new([raw.as_bytes(), &[]]),
-                }
-            }
+            Frame::Message(head) => head.encode(),
             Frame::Data(of) => one(number(DATA, of)),
             Frame::Fetch(of) => one(number(FETCH, of)),
             Frame::Offer(of, remote) => {
@@ -193,6 +193,13 @@ impl Frame {
                 let offer = if let Way::Offered(_) = head.way { RemoteRegion::BYTES } else { 0 };
                 Ok((Frame::Message(head), HEAD + offer))
             }
+            kind => Self::decode_control(kind, bytes),
+        }
+    }
+
+    #[inline(never)] // not to be in the way of messages
+    fn decode_control(kind: Option<&u8>, bytes: &[u8]) -> Result<(Frame, usize), WireError> {
+        match kind {
             Some(&GRANT | &NOTICE) => {
                 let (raw, _) = RawFlow::ref_from_prefix(bytes).map_err(|_| WireError)?;
                 Ok((from_flow(raw)?, size_of::<RawFlow>()))
@@ -233,6 +240,18 @@ impl Frame {
 }
 
 impl MessageHead {
+    #[inline]
+    fn encode(self) -> Encoded {
+        let raw = self.to_raw();
+        match self.way {
+            Way::Offered(remote) => {
+                cold_path();
+                Encoded::new([raw.as_bytes(), &remote.to_bytes()])
+            }
+            _ => Encoded::new([raw.as_bytes(), &[]]),
+        }
+    }
+
     fn to_raw(self) -> RawHead {
         let flag = |is: bool, flag| if is { flag } else { 0 };
         let flags = flag(self.tag.is_some(), TAGGED)
@@ -255,11 +274,11 @@ impl MessageHead {
     fn from_raw(raw: &RawHead, rest: &[u8]) -> Result<Self, WireError> {
         let (flags, tag, immediate) = (raw.flags, raw.tag.get(), raw.immediate.get());
         let (tagged, immediates) = (flags & TAGGED != 0, flags & IMMEDIATE != 0);
-        let is_clean = raw.zero == [0; 2]
-            && flags & !ALL_FLAGS == 0
-            && (tagged || tag == 0)
-            && (immediates || immediate == 0);
-        if !is_clean {
+        let is_clean = (raw.zero == [0; 2])
+            & (flags & !ALL_FLAGS == 0)
+            & (tagged | (tag == 0))
+            & (immediates | (immediate == 0));
+        if unlikely(!is_clean) {
             return Err(WireError);
         }
         Ok(MessageHead {
@@ -273,7 +292,10 @@ impl MessageHead {
                 PIECES => Way::Pieces,
                 FETCHED => Way::Fetched,
                 OFFERED => Way::Offered(offer(rest)?),
-                _ => return Err(WireError),
+                _ => {
+                    cold_path();
+                    return Err(WireError);
+                }
             },
         })
     }

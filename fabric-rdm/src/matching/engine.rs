@@ -1,7 +1,7 @@
 //! The matcher: receives are posted, messages arrive, and each pair that fits meets once.
 
 use ahash::RandomState;
-use fabric_core::{Error, Result};
+use fabric_core::{Error, Result, unlikely};
 
 use super::outcome::{Arrived, Ending, Match, MessageId, ReceiveId, ReleaseReason, Released};
 use super::pattern::{Envelope, Pattern};
@@ -190,7 +190,7 @@ impl<R: Copy, M> Matcher<R, M> {
     ///
     /// # Errors
     /// The payload itself: no receive takes it, and as many messages wait as may.
-    #[inline]
+    #[inline(always)] // one place that is executed for each message calls it
     pub fn arrive(&mut self, envelope: Envelope, payload: M) -> Result<Arrived<R, M>, M> {
         let mut message = Message { envelope, payload };
         if let Some(at) = self.posted.find(&envelope, &self.hasher) {
@@ -199,7 +199,7 @@ impl<R: Copy, M> Matcher<R, M> {
                 Err(unmet) => message = unmet,
             }
         }
-        if self.unexpected.is_full() {
+        if unlikely(self.unexpected.is_full()) {
             return Err(message.payload);
         }
         let at = self.unexpected.push(message, &self.hasher).unwrap_or(NO_PLACE);
@@ -208,11 +208,11 @@ impl<R: Copy, M> Matcher<R, M> {
     }
 
     /// A receive that has a place takes a message. `Err`: there is no such receive.
-    #[inline]
+    #[inline(always)] // one place that is executed for each message calls it
     fn meet(&mut self, at: u32, message: Message<M>) -> Result<Match<R, M>, Message<M>> {
         let Some(receive) = self.posted.get_mut(at) else { return Err(message) };
         let id = ReceiveId { seq: receive.seq, at };
-        if receive.buffer != NO_BUFFER {
+        if unlikely(receive.buffer != NO_BUFFER) {
             return self.meet_of_many(id, message);
         }
         let (context, capacity) = (receive.context, receive.capacity);

@@ -1,5 +1,6 @@
 //! Chains by key: the values of each key in the order in which they came.
 
+use fabric_core::{cold_path, likely};
 use hashbrown::HashTable;
 
 use super::links::{Links, Remaining};
@@ -53,10 +54,11 @@ impl Index {
         // By its number: what is compared is in the table.
         let Ok(mut entry) = self.firsts.find_entry(hash, |first| first & !ONLY == at) else {
             // It has others before it.
+            cold_path();
             links.unlink(at);
             return;
         };
-        if *entry.get() & ONLY != 0 {
+        if likely(*entry.get() & ONLY != 0) {
             entry.remove();
             return;
         }

@@ -162,9 +162,12 @@ pub(super) fn classes_of_kind(envelope: &Envelope) -> ClassSet {
 #[inline]
 pub(super) fn members(mut set: ClassSet) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
-        let class = (set != 0).then_some(set.trailing_zeros() as usize);
-        set &= set.wrapping_sub(1);
-        class
+        if set == 0 {
+            return None;
+        }
+        let class = set.trailing_zeros() as usize;
+        set &= set - 1;
+        Some(class)
     })
 }
 

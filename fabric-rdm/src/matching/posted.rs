@@ -6,6 +6,7 @@
 //! A message looks into each class that has receives, and into the list as far as that is older than what it has found.
 
 use ahash::RandomState;
+use fabric_core::{cold_path, unlikely};
 
 use super::index::Index;
 use super::links::{Chain, Link, Links};
@@ -185,17 +186,20 @@ impl<R> Posted<R> {
             let class = &self.classes[number];
             let key = class.shape.key(envelope);
             let has_key = |at| self.receives.get(at).is_some_and(|r| r.key == key);
-            let first = class.index.first(key.hash(hasher), has_key);
-            if let Some((at, receive)) = first.and_then(|at| Some((at, self.receives.get(at)?)))
+            if let Some(at) = class.index.first(key.hash(hasher), has_key)
+                && let Some(receive) = self.receives.get(at)
                 && oldest.is_none_or(|(seq, _)| receive.seq < seq)
             {
                 oldest = Some((receive.seq, at));
             }
         }
-        if self.rest.first().is_some() { self.find_in_rest(envelope, oldest) } else { oldest }
-            .map(|(_, at)| at)
+        if unlikely(self.rest.first().is_some()) {
+            oldest = self.find_in_rest(envelope, oldest);
+        }
+        oldest.map(|(_, at)| at)
     }
 
+    #[inline(never)]
     fn find_in_rest(&self, envelope: &Envelope, found: Option<(u64, u32)>) -> Option<(u64, u32)> {
         let rest = self.rest.iter(&self.receives);
         rest.filter_map(|at| Some((at, self.receives.get(at)?)))
@@ -206,13 +210,16 @@ impl<R> Posted<R> {
     }
 
     /// Messages do not meet it any more. It keeps its number.
-    #[inline]
+    #[inline(always)] // one place that is executed for each message calls it
     pub(super) fn unlink(&mut self, at: u32, hasher: &RandomState) {
         let Some(receive) = self.receives.get_mut(at) else { return };
         let key = receive.key;
         match std::mem::replace(&mut receive.place, NOWHERE) {
-            NOWHERE => {}
-            REST => self.rest.remove(&mut self.receives, at),
+            NOWHERE => cold_path(),
+            REST => {
+                cold_path();
+                self.rest.remove(&mut self.receives, at);
+            }
             number => {
                 let class = &mut self.classes[usize::from(number)];
                 class.index.remove(&mut self.receives, at, key.hash(hasher));

@@ -1,5 +1,6 @@
 //! The receiver's side of one resource: what is granted to whom, so that it is never more than there is.
 
+use fabric_core::{cold_path, likely, unlikely};
 use std::collections::VecDeque;
 
 use super::meter::{Allowance, Notice, WindowError};
@@ -151,7 +152,10 @@ impl Ledger {
         // What was not announced yet the peer cannot use.
         match part.received.checked_add(amount) {
             Some(received) if received <= part.announced => part.received = received,
-            _ => return Err(WindowError::Exceeded),
+            _ => {
+                cold_path();
+                return Err(WindowError::Exceeded);
+            }
         }
         // It will not give that back: so maybe another one.
         self.serve();
@@ -173,7 +177,7 @@ impl Ledger {
     fn refill(&mut self, at: u32) {
         let part = &self.parts[at as usize];
         let is_short = part.announced - part.received <= part.level / 2;
-        if (is_short || part.asked) && self.grant(at, u64::MAX) == 0 {
+        if unlikely(is_short || part.asked) && self.grant(at, u64::MAX) == 0 {
             self.note(at);
         }
     }
@@ -258,6 +262,11 @@ impl Ledger {
 
     /// Whether peers wait for more, and others have not been asked for what they have.
     pub(super) fn is_short(&self) -> bool {
+        !likely(self.waiting.is_empty()) && self.has_other_holders()
+    }
+
+    #[cold]
+    fn has_other_holders(&self) -> bool {
         let first = self.waiting.front();
         first.is_some_and(|first| self.holders.iter().any(|holder| holder != first))
     }

@@ -1,5 +1,7 @@
 //! The sender's side of one resource: what it was granted, and what of that it has used.
 
+use fabric_core::{likely, unlikely};
+
 /// What a receiver says of one resource. Numbers count from the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowance {
@@ -23,7 +25,7 @@ pub struct Notice {
 impl Notice {
     /// Whether it says nothing.
     pub fn is_empty(&self) -> bool {
-        *self == Notice::default()
+        likely((self.unused == 0) & !self.wants)
     }
 }
 
@@ -64,7 +66,7 @@ impl Meter {
     /// Uses so much, if it may. Else more is asked for.
     pub(super) fn take(&mut self, amount: u64) -> bool {
         let may = self.has(amount);
-        if may {
+        if likely(may) {
             self.used += amount;
         } else {
             self.wants = true;
@@ -80,7 +82,7 @@ impl Meter {
 
     /// Asks for more where all is used, before more is needed.
     pub(super) fn ask_ahead(&mut self) {
-        self.wants |= !self.has(1) && !self.is_exhausted();
+        self.wants |= unlikely(!self.has(1)) && !self.is_exhausted();
     }
 
     pub(super) fn has(&self, amount: u64) -> bool {

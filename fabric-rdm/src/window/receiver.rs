@@ -1,6 +1,6 @@
 //! The receiver's side: places and bytes for unmatched messages, for all peers of an endpoint.
 
-use fabric_core::{Error, Result};
+use fabric_core::{Error, Result, unlikely};
 
 use super::ledger::Ledger;
 pub use super::ledger::Resource;
@@ -128,7 +128,7 @@ impl ReceiveWindows {
     /// # Errors
     /// [`WindowError::Exceeded`]: that was not granted. The connection has to end, as memory for it may not be there.
     pub fn on_message(&mut self, from: Account, eager_bytes: u64) -> Result<(), WindowError> {
-        if !self.is(from, AccountState::Open) {
+        if unlikely(!self.is(from, AccountState::Open)) {
             return Err(WindowError::Exceeded);
         }
         self.places.on_received(from.0, 1)?;
@@ -149,7 +149,7 @@ impl ReceiveWindows {
     /// # Errors
     /// [`WindowError::Exceeded`]: it gives back more than it was granted.
     pub fn on_notice(&mut self, from: Account, notices: Notices) -> Result<(), WindowError> {
-        if !self.is(from, AccountState::Open) {
+        if unlikely(!self.is(from, AccountState::Open)) {
             return Err(WindowError::Exceeded);
         }
         self.places.on_notice(from.0, notices.places)?;
@@ -191,12 +191,16 @@ impl ReceiveWindows {
         }
     }
 
+    #[inline]
     fn settle(&mut self, account: Account) {
-        let at = account.0;
-        let is_over = self.is(account, AccountState::Closing)
-            && self.places.is_settled(at)
-            && self.bytes.is_settled(at);
-        if is_over {
+        if unlikely(self.is(account, AccountState::Closing)) {
+            self.settle_closing(account.0);
+        }
+    }
+
+    #[cold]
+    fn settle_closing(&mut self, at: u32) {
+        if self.places.is_settled(at) && self.bytes.is_settled(at) {
             self.states[at as usize] = AccountState::Free;
             self.free.push(at);
         }

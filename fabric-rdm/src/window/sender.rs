@@ -2,6 +2,7 @@
 
 use super::meter::{Meter, WindowError};
 use super::receiver::{Grant, Notices, WindowLimits};
+use fabric_core::unlikely;
 
 /// Why one more message cannot be posted to a peer now. Another one can be once a grant has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
@@ -101,7 +102,8 @@ impl SendWindow {
     /// and grants.
     pub fn notice(&self) -> Option<Notices> {
         let notices = Notices { places: self.places.notice(), bytes: self.bytes.notice() };
-        (!notices.places.is_empty() || !notices.bytes.is_empty()).then_some(notices)
+        let is_empty = notices.places.is_empty() & notices.bytes.is_empty();
+        unlikely(!is_empty).then_some(notices)
     }
 
     /// The same, which is as good as sent.

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
-use fabric_core::{EndpointId, RemoteAddr, Segment, SendOp};
+use fabric_core::{EndpointId, RemoteAddr, Segment, SendOp, cold_path};
 use smallvec::SmallVec;
 
 use crate::splitmix::SplitMix64;
@@ -171,14 +171,20 @@ impl<T> MaybeFaulty<T> {
     fn inner(&self) -> &T {
         match self {
             MaybeFaulty::Plain(inner) => inner,
-            MaybeFaulty::Faulty(faulty) => &faulty.inner,
+            MaybeFaulty::Faulty(faulty) => {
+                cold_path();
+                &faulty.inner
+            }
         }
     }
 
     fn inner_mut(&mut self) -> &mut T {
         match self {
             MaybeFaulty::Plain(inner) => inner,
-            MaybeFaulty::Faulty(faulty) => &mut faulty.inner,
+            MaybeFaulty::Faulty(faulty) => {
+                cold_path();
+                &mut faulty.inner
+            }
         }
     }
 }
@@ -190,7 +196,10 @@ impl<T: Transport> Transport for MaybeFaulty<T> {
         unsafe {
             match self {
                 MaybeFaulty::Plain(inner) => inner.send(from),
-                MaybeFaulty::Faulty(faulty) => faulty.send(from),
+                MaybeFaulty::Faulty(faulty) => {
+                    cold_path();
+                    faulty.send(from)
+                }
             }
         }
     }
@@ -201,7 +210,10 @@ impl<T: Transport> Transport for MaybeFaulty<T> {
         unsafe {
             match self {
                 MaybeFaulty::Plain(inner) => inner.recv(to),
-                MaybeFaulty::Faulty(faulty) => faulty.recv(to),
+                MaybeFaulty::Faulty(faulty) => {
+                    cold_path();
+                    faulty.recv(to)
+                }
             }
         }
     }
@@ -210,7 +222,10 @@ impl<T: Transport> Transport for MaybeFaulty<T> {
     fn may_have_come(&self) -> bool {
         match self {
             MaybeFaulty::Plain(inner) => inner.may_have_come(),
-            MaybeFaulty::Faulty(_) => true,
+            MaybeFaulty::Faulty(_) => {
+                cold_path();
+                true
+            }
         }
     }
 
@@ -222,7 +237,10 @@ impl<T: Transport> Transport for MaybeFaulty<T> {
     fn flush(&mut self) -> io::Result<()> {
         match self {
             MaybeFaulty::Plain(inner) => inner.flush(),
-            MaybeFaulty::Faulty(faulty) => faulty.flush(),
+            MaybeFaulty::Faulty(faulty) => {
+                cold_path();
+                faulty.flush()
+            }
         }
     }
 
@@ -283,7 +301,10 @@ impl<T: Transport> Transport for MaybeFaulty<T> {
         unsafe {
             match self {
                 MaybeFaulty::Plain(inner) => inner.reach(op, segments),
-                MaybeFaulty::Faulty(faulty) => faulty.reach(op, segments),
+                MaybeFaulty::Faulty(faulty) => {
+                    cold_path();
+                    faulty.reach(op, segments)
+                }
             }
         }
     }
@@ -292,7 +313,10 @@ impl<T: Transport> Transport for MaybeFaulty<T> {
     fn gave_up(&self) -> bool {
         match self {
             MaybeFaulty::Plain(inner) => inner.gave_up(),
-            MaybeFaulty::Faulty(faulty) => faulty.gave_up(),
+            MaybeFaulty::Faulty(faulty) => {
+                cold_path();
+                faulty.gave_up()
+            }
         }
     }
 }

@@ -26,6 +26,7 @@
 //! Locks, in order: `stepper`, a connection, then leaves (the selector's, which pollers only try because the thread sleeps
 //! with it; the ready list's).
 
+use fabric_core::{cold_path, unlikely};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -121,14 +122,16 @@ impl<L: EventLoop> ProgressEngine<L> {
         self.contention.clear();
         self.batch.clear_posts();
         // While the thread sleeps in the selector, the events are its own.
-        if stepper.wants_events(L::EVENTS_EVERY)
+        if unlikely(stepper.wants_events(L::EVENTS_EVERY))
             && self.can_defer()
             && let Some(mut selector) = self.selector.try_lock()
         {
+            cold_path();
             event_loop.poll_events(&mut selector, false);
         }
         let polled = stepper.poll(&self.ready, self.schedule_seam(), event_loop, mode);
         if polled.again {
+            cold_path();
             self.wake_if_it_took_over();
         }
         Some(polled.left)
@@ -186,7 +189,7 @@ impl<L: EventLoop> ProgressEngine<L> {
 
     /// Makes a connection part of the next step; also wakes the thread if it has taken over meanwhile.
     pub fn mark_ready(&self, source: &Arc<L::Source>) {
-        if self.ready.push(source) {
+        if unlikely(self.ready.push(source)) {
             self.wake_if_it_took_over();
         }
     }
@@ -195,6 +198,7 @@ impl<L: EventLoop> ProgressEngine<L> {
     fn wake_if_it_took_over(&self) {
         fence(Ordering::SeqCst);
         if !self.can_defer() {
+            cold_path();
             self.wake();
         }
     }

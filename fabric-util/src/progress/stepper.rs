@@ -4,6 +4,7 @@
 //! network have one of those in a step, so that a peer with many gets no more of the thread than one with a single connection;
 //! unless all that are ready are of one network.
 
+use fabric_core::cold_path;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -110,7 +111,7 @@ impl<S: Source> Stepper<S> {
     ) -> Polled {
         self.begin(list);
         let mut polled = Polled::default();
-        if schedule.is_some_and(|schedule| schedule.skips_poll()) {
+        if schedule.is_some_and(skips_poll) {
             return polled;
         }
         let patience = match self.ready.len() > L::FEW {
@@ -126,15 +127,20 @@ impl<S: Source> Stepper<S> {
             };
             let ready = &mut self.ready[at];
             ready.misses = match progress {
+                Progress::Drained | Progress::More => 0,
+                Progress::Idle => ready.misses.saturating_add(1),
+                Progress::Closed => {
+                    cold_path();
+                    u32::MAX
+                }
                 Progress::Locked => {
+                    cold_path();
                     (at, polled.left) = (at + 1, true);
                     continue;
                 }
-                Progress::Idle => ready.misses.saturating_add(1),
-                Progress::Drained | Progress::More => 0,
-                Progress::Closed => u32::MAX,
             };
             if ready.misses > patience && ready.held.is_none() {
+                cold_path();
                 polled.again |= self.remove(at, list, event_loop);
             } else {
                 at += 1;
@@ -178,6 +184,7 @@ impl<S: Source> Stepper<S> {
     #[inline]
     fn end(&mut self) {
         if !self.busy.is_empty() {
+            cold_path();
             self.busy.clear();
             if std::mem::take(&mut self.put_off) {
                 self.ready.sort_by_key(|ready| ready.last_long);
@@ -244,6 +251,7 @@ impl<S: Source> Stepper<S> {
     }
 
     /// Takes a connection from the list. If something came up meanwhile it becomes ready again; says whether it did.
+    #[inline(never)]
     fn remove(
         &mut self,
         at: usize,
@@ -254,4 +262,10 @@ impl<S: Source> Stepper<S> {
         let noted = source.ready_flag().clear();
         (event_loop.arm(&source) || noted) && list.push(&source)
     }
+}
+
+/// Only tests have a schedule.
+#[cold]
+fn skips_poll(schedule: &dyn Schedule) -> bool {
+    schedule.skips_poll()
 }

@@ -1,5 +1,6 @@
 //! Reading and writing memory that is not a Rust slice.
 
+use fabric_core::likely;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -78,13 +79,13 @@ pub unsafe fn receive(fd: BorrowedFd<'_>, runs: &[IoVec]) -> io::Result<usize> {
                 _ => receive_message(fd, runs),
             }
         };
-        match usize::try_from(got) {
-            Ok(got) => return Ok(got),
-            Err(_) => match io::Error::last_os_error() {
-                // By its number: a poll that finds nothing comes here.
-                error if error.raw_os_error() == Some(libc::EINTR) => {}
-                error => return Err(error),
-            },
+        if likely(got >= 0) {
+            return Ok(got.cast_unsigned());
+        }
+        match io::Error::last_os_error() {
+            // By its number: a poll that finds nothing comes here.
+            error if error.raw_os_error() == Some(libc::EINTR) => {}
+            error => return Err(error),
         }
     }
 }
@@ -103,12 +104,12 @@ pub unsafe fn transmit(fd: BorrowedFd<'_>, runs: &[IoVec]) -> io::Result<usize> 
                 _ => transmit_message(fd, runs),
             }
         };
-        match usize::try_from(put) {
-            Ok(put) => return Ok(put),
-            Err(_) => match io::Error::last_os_error() {
-                error if error.kind() == io::ErrorKind::Interrupted => {}
-                error => return Err(error),
-            },
+        if likely(put >= 0) {
+            return Ok(put.cast_unsigned());
+        }
+        match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::Interrupted => {}
+            error => return Err(error),
         }
     }
 }
@@ -166,12 +167,12 @@ pub(super) unsafe fn transmit_to(
     loop {
         // SAFETY: the caller's promise; `message` and what it points to live through the call, which only reads them.
         let put = unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, SEND_FLAGS) };
-        match usize::try_from(put) {
-            Ok(put) => return Ok(put),
-            Err(_) => match io::Error::last_os_error() {
-                error if error.kind() == io::ErrorKind::Interrupted => {}
-                error => return Err(error),
-            },
+        if likely(put >= 0) {
+            return Ok(put.cast_unsigned());
+        }
+        match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::Interrupted => {}
+            error => return Err(error),
         }
     }
 }

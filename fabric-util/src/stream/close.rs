@@ -102,7 +102,7 @@ impl Link {
     pub(super) fn take_nak(&mut self, seq: u32, status: Status) -> Result<(), Breach> {
         self.complete_finished();
         if !self.sends.is_out(seq) || self.sends.first() != seq {
-            return Err(Breach("a refusal of what was not asked, or before earlier answers"));
+            return Err(Breach::of("a refusal of what was not asked, or before earlier answers"));
         }
         self.finish(DisconnectReason::OperationFailed, status, FinalFrame::Bye, None);
         Ok(())

@@ -1,5 +1,6 @@
 //! The stream from the peer: frames, and where their payload goes.
 
+use fabric_core::{cold_path, likely, unlikely};
 use std::io;
 
 use smallvec::SmallVec;
@@ -44,7 +45,7 @@ impl Link {
         scratch: &mut [u8],
         transport: &mut impl Transport,
     ) -> io::Result<Received> {
-        if self.incoming.lent.is_some()
+        if unlikely(self.incoming.lent.is_some())
             && let Some(fetched) = self.fetch_more(transport)
         {
             return Ok(fetched);
@@ -57,7 +58,7 @@ impl Link {
         // SAFETY: the scratch buffer is ours during the call.
         let got = unsafe { transport.recv(&[(scratch.as_mut_ptr(), room)]) }?;
         self.consume_from(0, &scratch[..got], transport);
-        let more = got == room || transport.gave_up();
+        let more = unlikely(got == room) || transport.gave_up();
         Ok(self.received(got, got, more))
     }
 
@@ -133,13 +134,14 @@ impl Link {
 
     /// Processes `placed` bytes of payload that came where they belong, and those in the scratch buffer behind them. The one place
     /// where a link fails for what the peer sent.
+    #[inline]
     fn consume_from(&mut self, placed: usize, bytes: &[u8], transport: &mut impl Transport) {
         let result = if placed > 0 { self.placed(placed) } else { Ok(()) };
         self.consume_behind(result, bytes, transport);
     }
 
     /// As `consume_from`, with what became of the bytes before these.
-    #[inline]
+    #[inline(always)] // one place that is executed for each message calls it
     fn consume_behind(
         &mut self,
         before: Result<(), Breach>,
@@ -160,15 +162,19 @@ impl Link {
                     Err(breach) => Err(breach.into()),
                 },
             };
-            if self.incoming.lent.is_some() {
+            if unlikely(self.incoming.lent.is_some()) {
                 if self.incoming.fetched >= FETCHED_A_TURN {
                     self.incoming.behind.extend_from_slice(bytes);
                     break;
                 }
                 result = result.and_then(|()| self.fetch(transport).map_err(Into::into));
             }
+            if likely(bytes.is_empty()) {
+                break;
+            }
         }
         if let Err(error) = result {
+            cold_path();
             self.breach(&error);
         }
     }
@@ -196,14 +202,14 @@ impl Link {
         let mut runs: SmallVec<[IoVec; 8]> = SmallVec::new();
         let Some(Message { place: Place::Receive(receive), done, .. }) = &self.incoming.message
         else {
-            return Err(Breach("lends what is no message's"));
+            return Err(Breach::of("lends what is no message's"));
         };
         let len = self.incoming.payload.take().map_or(0, |(_, len)| len);
         let segments = &self.recvs.receives.segments;
         segments.scatter(receive.span, *done, len, usize::MAX, &mut runs);
         // SAFETY: the receive has not completed, so its segments are valid; they have room for the whole message.
         match unsafe { transport.fetch(from, &runs) } {
-            None => Err(Breach("lends memory to a side that reaches none")),
+            None => Err(Breach::of("lends memory to a side that reaches none")),
             // The peer has taken it back: the end of the connection follows.
             Some(false) => {
                 self.incoming.discards = true;
@@ -217,6 +223,7 @@ impl Link {
         }
     }
 
+    #[inline(never)] // not to be in the way of short messages
     fn take_header(&mut self, bytes: &mut &[u8]) -> Result<(), ProtocolError> {
         if !self.incoming.partial.is_empty() {
             return self.complete_header(bytes);
@@ -272,21 +279,21 @@ impl Link {
             }
             Kind::Data { more } => {
                 let Some(message) = &self.incoming.message else {
-                    return Err(Breach("a fragment of no message"));
+                    return Err(Breach::of("a fragment of no message"));
                 };
                 let end = message.done + len;
                 if len == 0 || end > message.total || more != (end < message.total) {
-                    return Err(Breach("a fragment that does not fit its message"));
+                    return Err(Breach::of("a fragment that does not fit its message"));
                 }
                 self.expect(To::Message, len)?;
             }
             Kind::Lent { from, more } => {
                 let Some(message) = &self.incoming.message else {
-                    return Err(Breach("a fragment of no message"));
+                    return Err(Breach::of("a fragment of no message"));
                 };
                 let end = message.done + len;
                 if end > message.total || more != (end < message.total) {
-                    return Err(Breach("a fragment that does not fit its message"));
+                    return Err(Breach::of("a fragment that does not fit its message"));
                 }
                 self.expect(To::Message, len)?;
                 self.incoming.lent = (self.phase == Phase::Open).then_some(from);
@@ -318,7 +325,7 @@ impl Link {
             }
             Kind::Resume => {
                 if !std::mem::take(&mut self.incoming.discards) {
-                    return Err(Breach("goes on where nothing was refused"));
+                    return Err(Breach::of("goes on where nothing was refused"));
                 }
             }
             Kind::Ready => self.sends.go_on()?,

@@ -26,11 +26,11 @@ impl Link {
     pub(super) fn check_chunk(&mut self, seq: u32, len: usize, last: bool) -> Result<(), Breach> {
         let entry = self.sends.answering(seq)?;
         if !matches!(entry.op, SendOp::Read { .. }) {
-            return Err(Breach("a read's answer to an atomic"));
+            return Err(Breach::of("a read's answer to an atomic"));
         }
         let end = entry.answered + len;
         if end > entry.len || last && end != entry.len || len == 0 && !last {
-            return Err(Breach("an answer that does not fit its read"));
+            return Err(Breach::of("an answer that does not fit its read"));
         }
         Ok(())
     }
@@ -52,7 +52,7 @@ impl Link {
     pub(super) fn check_old(&mut self, seq: u32) -> Result<(), Breach> {
         match self.sends.answering(seq)?.op {
             SendOp::Atomic { .. } => Ok(()),
-            _ => Err(Breach("an atomic's answer to a read")),
+            _ => Err(Breach::of("an atomic's answer to a read")),
         }
     }
 

@@ -68,10 +68,10 @@ impl Incoming {
 
     pub(super) fn begin(&mut self, seq: u32) -> Result<(), Breach> {
         if self.message.is_some() {
-            return Err(Breach("a request inside another"));
+            return Err(Breach::of("a request inside another"));
         }
         if seq != self.begun {
-            return Err(Breach("a request out of its order"));
+            return Err(Breach::of("a request out of its order"));
         }
         self.begun = seq.wrapping_add(1);
         Ok(())

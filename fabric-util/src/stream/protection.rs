@@ -103,7 +103,10 @@ impl<T: Transport> Protected<T> {
         match self {
             Protected::Plain(inner) => inner,
             #[cfg(feature = "encryption")]
-            Protected::Tls(tls) => tls.inner(),
+            Protected::Tls(tls) => {
+                fabric_core::cold_path();
+                tls.inner()
+            }
         }
     }
 
@@ -113,7 +116,10 @@ impl<T: Transport> Protected<T> {
         match self {
             Protected::Plain(inner) => inner,
             #[cfg(feature = "encryption")]
-            Protected::Tls(tls) => tls.inner_mut(),
+            Protected::Tls(tls) => {
+                fabric_core::cold_path();
+                tls.inner_mut()
+            }
         }
     }
 }
@@ -124,7 +130,10 @@ macro_rules! either {
         match $transport {
             Protected::Plain($inner) => $call,
             #[cfg(feature = "encryption")]
-            Protected::Tls($inner) => $call,
+            Protected::Tls($inner) => {
+                fabric_core::cold_path();
+                $call
+            }
         }
     };
 }

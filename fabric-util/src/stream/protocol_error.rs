@@ -17,6 +17,13 @@ pub(super) enum ProtocolError {
 #[derive(Debug)]
 pub(super) struct Breach(pub(super) &'static str);
 
+impl Breach {
+    #[cold]
+    pub(super) fn of(rule: &'static str) -> Self {
+        Breach(rule)
+    }
+}
+
 impl From<Breach> for ProtocolError {
     fn from(breach: Breach) -> Self {
         ProtocolError::Breach(breach)

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use fabric_core::work::total_len;
-use fabric_core::{RecvWork, Token};
+use fabric_core::{RecvWork, Token, unlikely};
 
 use super::segments::{Segments, Span};
 
@@ -40,7 +40,10 @@ impl Receives {
     #[inline]
     pub(super) fn pop_run(&mut self, len: usize) -> Option<(Token, *mut u8)> {
         let receive = self.queue.front()?;
-        let run = receive.span.one().filter(|run| len <= run.len)?;
+        let run = receive.span.one()?;
+        if unlikely(len > run.len) {
+            return None;
+        }
         let taken = (receive.token, run.addr);
         self.segments.forget_before(receive.span);
         self.queue.pop_front();

@@ -70,7 +70,7 @@ impl Responses {
 
     pub(super) fn push(&mut self, answer: Answer) -> Result<(), Breach> {
         if self.0.len() >= READS as usize {
-            return Err(Breach("more reads at a time than this side answers"));
+            return Err(Breach::of("more reads at a time than this side answers"));
         }
         self.0.push_back(answer);
         Ok(())

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use fabric_core::Segment;
+use fabric_core::{Segment, unlikely};
 use smallvec::SmallVec;
 
 use super::io_vec::IoVec;
@@ -69,10 +69,10 @@ impl Segments {
     #[inline]
     pub(super) fn forget_before(&mut self, span: Span) {
         let count = span.start.wrapping_sub(self.first);
-        for _ in 0..count {
-            self.ring.pop_front();
+        if unlikely(count > 0) {
+            self.ring.drain(..self.ring.len().min(count as usize));
+            self.first = span.start;
         }
-        self.first = span.start;
     }
 
     pub(super) fn of(&self, span: Span) -> impl Iterator<Item = Segment> {

@@ -180,7 +180,7 @@ impl Sends {
     /// Whether a message may be transmitted: there is a receive for it, or the peer will say that there is none.
     #[inline]
     pub(super) fn may_send(&self) -> bool {
-        !self.held && (self.peer_shares || self.credit != self.consumed)
+        !self.held & (self.peer_shares | (self.credit != self.consumed))
     }
 
     /// The operation to transmit next, if it may be, with its number and how many of its bytes went before.
@@ -328,20 +328,24 @@ impl Sends {
 
     /// The peer is ready again.
     pub(super) fn go_on(&mut self) -> Result<(), Breach> {
-        if std::mem::take(&mut self.held) { Ok(()) } else { Err(Breach("is ready again and was")) }
+        if std::mem::take(&mut self.held) {
+            Ok(())
+        } else {
+            Err(Breach::of("is ready again and was"))
+        }
     }
 
     /// The peer has accepted `ack` requests and posted `credit` receives; the stream is transmitted up to `transmitted`.
     #[inline]
     pub(super) fn hear(&mut self, ack: u32, credit: u32, transmitted: u64) -> Result<(), Breach> {
         if ack != self.acked && !self.is_transmitted(ack, transmitted) {
-            return Err(Breach("an acknowledgement of what was never sent"));
+            return Err(Breach::of("an acknowledgement of what was never sent"));
         }
         if (credit.wrapping_sub(self.credit) as i32) < 0 {
-            return Err(Breach("a credit that was taken back"));
+            return Err(Breach::of("a credit that was taken back"));
         }
         if (ack.wrapping_sub(self.acked) as i32) < 0 {
-            return Err(Breach("an acknowledgement that was taken back"));
+            return Err(Breach::of("an acknowledgement that was taken back"));
         }
         (self.acked, self.credit) = (ack, credit);
         self.questions.hear(ack);
@@ -368,7 +372,7 @@ impl Sends {
         let oldest = self.first.wrapping_add(self.unanswered as u32);
         match self.entries.get_mut(self.unanswered) {
             Some(entry) if self.unanswered < self.started && oldest == seq => Ok(entry),
-            _ => Err(Breach("an answer to what was not asked")),
+            _ => Err(Breach::of("an answer to what was not asked")),
         }
     }
 

@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use std::slice;
 
 use fabric_core::work::total_len;
-use fabric_core::{SendFlags, SendOp, SendWork, memory};
+use fabric_core::{SendFlags, SendOp, SendWork, cold_path, memory};
 
 use super::link::Link;
 use super::payload::Incoming;
@@ -86,7 +86,10 @@ impl Link {
     /// as other frames are.
     #[inline(always)] // one place calls it
     pub(super) fn take_short(&mut self, bytes: &mut &[u8]) -> Result<bool, Breach> {
-        let Some(send) = WholeSend::read(bytes) else { return Ok(false) };
+        let Some(send) = WholeSend::read(bytes) else {
+            cold_path();
+            return Ok(false);
+        };
         let Incoming { partial, discards, waits, .. } = &self.incoming;
         if !self.announced
             || *discards
@@ -94,11 +97,15 @@ impl Link {
             || !partial.is_empty()
             || !self.incoming.may_begin(send.seq)
         {
+            cold_path();
             return Ok(false);
         }
         self.sends.hear(send.ack, send.credit, self.outgoing.transmitted())?;
         let len = send.payload.len();
-        let Some((token, at)) = self.recvs.take_run(len) else { return Ok(false) };
+        let Some((token, at)) = self.recvs.take_run(len) else {
+            cold_path();
+            return Ok(false);
+        };
         // SAFETY: the receive has not completed, so its memory is valid; it has room for the message.
         unsafe { memory::store(at, send.payload) };
         *bytes = send.rest;

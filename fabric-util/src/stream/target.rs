@@ -73,10 +73,10 @@ impl Link {
     #[cold]
     fn take_shared(&mut self, seq: u32) -> Result<Option<Receive>, Breach> {
         if !self.recvs.is_shared() {
-            return Err(Breach("a message, or immediate data, without a credit"));
+            return Err(Breach::of("a message, or immediate data, without a credit"));
         }
         if self.incoming.waits {
-            return Err(Breach("sends again what was refused, before it may"));
+            return Err(Breach::of("sends again what was refused, before it may"));
         }
         let receive = self.recvs.take_shared(self.context.id);
         if receive.is_none() {

@@ -4,6 +4,8 @@
 //! always in the next turn: it may send to others before, or its processor may be another's for a while. So an acknowledgement
 //! waits for some turns, as long as that is of use.
 
+use fabric_core::unlikely;
+
 /// Turns that it waits for: a few microseconds, where each finds nothing.
 const TURNS: u32 = 12;
 /// Acknowledgements in a row that wait in vain before the next ones do not.
@@ -47,7 +49,7 @@ impl AckHold {
     /// None is due in this turn: if one has waited, a message has carried it.
     #[inline]
     pub(super) fn on_none(&mut self) {
-        if self.turns > 0 {
+        if unlikely(self.turns > 0) {
             (self.turns, self.trust) = (0, (self.trust + 1).min(TRUST));
         }
     }

@@ -1,6 +1,6 @@
 //! What a transport does by itself: operations on the peer's memory, where nothing of the stream is in their way.
 
-use fabric_core::{Result, SendOp, SendWork};
+use fabric_core::{Result, SendOp, SendWork, unlikely};
 
 use super::{ConnState, Host, Locked};
 use crate::stream::link::Pending;
@@ -53,7 +53,7 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
     pub unsafe fn post_short(&mut self, work: &SendWork<'_>) -> bool {
         let state = &mut *self.state;
         let Some(transport) = &mut state.transport else { return false };
-        if state.full || !state.link.is_short(work) || transport.is_holding() {
+        if unlikely(state.full || !state.link.is_short(work) || transport.is_holding()) {
             return false;
         }
         // SAFETY: the caller's promise.

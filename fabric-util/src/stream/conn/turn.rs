@@ -1,5 +1,6 @@
 //! A connection's turn: reads what came, executes it, and writes what is due.
 
+use fabric_core::{cold_path, likely, unlikely};
 use std::io::ErrorKind;
 
 use super::{ConnState, Host, Locked, Stage};
@@ -25,6 +26,14 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
     /// called when the transport has changed, and again if it returns `More`.
     pub fn turn(&mut self, scratch: &mut [u8]) -> Progress {
         match self.state.stage {
+            Stage::Established => self.exchange(scratch),
+            _ => self.turn_of_others(scratch),
+        }
+    }
+
+    #[cold]
+    fn turn_of_others(&mut self, scratch: &mut [u8]) -> Progress {
+        match self.state.stage {
             Stage::Idle => Progress::Idle,
             Stage::Closed => {
                 // What was left may be taken by now.
@@ -39,8 +48,9 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
         }
     }
 
+    #[inline]
     fn exchange(&mut self, scratch: &mut [u8]) -> Progress {
-        if self.completes_late() {
+        if unlikely(self.completes_late()) {
             return Progress::Drained;
         }
         self.state.looks = false;
@@ -57,13 +67,18 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
         let (mut reads, mut scratched) = (0, 0);
         loop {
             if reads == READS_A_TURN || scratched >= scratch.len() {
+                cold_path();
                 found = Progress::More;
                 break;
             }
             let state = &mut *self.state;
-            let Some(transport) = &mut state.transport else { return Progress::Closed };
+            let Some(transport) = &mut state.transport else {
+                cold_path();
+                return Progress::Closed;
+            };
             match state.link.recv_from(scratch, transport) {
                 Ok(Received { bytes: 0, .. }) => {
+                    cold_path();
                     state.read_all = true;
                     self.lose();
                     return Progress::Closed;
@@ -72,7 +87,7 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
                     (reads, scratched) = (reads + 1, scratched + received.scratched);
                     state.came += received.bytes as u64;
                     found = Progress::Drained;
-                    if !received.more && !self.host.has_ended() {
+                    if likely(!received.more && !self.host.has_ended()) {
                         break;
                     }
                 }
@@ -83,6 +98,7 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
                     break;
                 }
                 Err(error) => {
+                    cold_path();
                     if error.kind() == ErrorKind::InvalidData {
                         state.link.break_off(&error);
                     }
@@ -92,12 +108,12 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
             }
         }
         let may_defer = self.host.may_defer();
-        if !(may_defer && self.state.link.has_received()) {
+        if !likely(may_defer && self.state.link.has_received()) {
             self.state.link.complete_finished();
         }
         // A turn that found nothing, and had nothing to say, has nothing to say now; but the transport may.
         if found != Progress::Idle || !silent || self.state.full || self.state.is_holding() {
-            let policy = if !may_defer {
+            let policy = if unlikely(!may_defer) {
                 // Nothing else would send it. If the transport is full, an event leads back here.
                 AckPolicy::Now
             } else if found == Progress::Idle {
@@ -107,7 +123,7 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
             };
             // Before the peer can hear that it came: who hears that finds it in the queue.
             self.state.link.deliver();
-            if policy == AckPolicy::Piggyback && self.state.is_done() {
+            if likely(policy == AckPolicy::Piggyback && self.state.is_done()) {
                 return found;
             }
             self.flush(policy);
@@ -212,6 +228,7 @@ impl<T: Transport> ConnState<T> {
     }
 
     /// Encodes and writes what waits, as long as the transport takes it, but not for ever; says whether anything went.
+    #[inline(never)]
     pub fn flush(&mut self, policy: AckPolicy) -> bool {
         let (mut wrote, mut written) = (false, 0);
         self.full = false;

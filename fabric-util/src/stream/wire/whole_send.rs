@@ -2,6 +2,7 @@
 
 use super::frame::{ASK, BASE, IMMEDIATE, MAX_PAYLOAD, SEND, SEND_HEADER};
 use super::malformed::{u32_at, u64_at};
+use fabric_core::{cold_path, unlikely};
 
 /// A send in one frame, with its payload: what mostly comes.
 #[derive(Debug)]
@@ -28,18 +29,22 @@ impl<'a> WholeSend<'a> {
     pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
         const IMM: u32 = (IMMEDIATE as u32) << 8;
         const ASKS: u32 = (ASK as u32) << 8;
-        let (header, behind) = bytes.split_first_chunk::<SEND_HEADER>()?;
+        let Some((header, behind)) = bytes.split_first_chunk::<SEND_HEADER>() else {
+            cold_path();
+            return None;
+        };
         let word = |at| u32_at(header, at);
         let (first, len, immediate) = (word(0), word(4), word(20));
-        let imm = (first & IMM != 0).then_some(immediate);
-        if first & !(IMM | ASKS) != u32::from(SEND)
-            || u64_at(header, BASE) != u64::from(len)
-            || len > MAX_PAYLOAD
-            || imm.is_none() && immediate != 0
-        {
+        let has_imm = first & IMM != 0;
+        let is_one = (first & !(IMM | ASKS) == u32::from(SEND))
+            & (u64_at(header, BASE) == u64::from(len))
+            & (len <= MAX_PAYLOAD)
+            & (has_imm | (immediate == 0));
+        if unlikely(!is_one | (behind.len() < len as usize)) {
             return None;
         }
-        let (payload, rest) = behind.split_at_checked(len as usize)?;
+        let imm = has_imm.then_some(immediate);
+        let (payload, rest) = behind.split_at(len as usize);
         let (ack, credit, seq) = (word(8), word(12), word(16));
         Some(WholeSend { imm, ask: first & ASKS != 0, ack, credit, seq, payload, rest })
     }
