@@ -15,7 +15,7 @@ use super::own::Own;
 use super::shared::Shared;
 use super::shortage::Shortage;
 use super::slots::Posting;
-use crate::connection::{DeathCause, PeerConnection};
+use crate::connection::DeathCause;
 use crate::peers::{Peer, Peers};
 
 /// Completions that are taken from `fabric` at a time.
@@ -77,19 +77,12 @@ impl Core {
     }
 
     /// A peer's link, which is made if there is none.
+    #[inline]
     pub(super) fn link(&mut self, peer: Peer) -> Result<(&mut PeerLink, &mut Shared)> {
         let (address, state) = self.peers.get_mut(peer)?;
         let link = match state {
             Some(link) => link,
-            None => {
-                cold_path();
-                let shared = &mut self.shared;
-                let timeouts = shared.attr.timeouts;
-                let connection = PeerConnection::new(shared.me, address.identity(), timeouts)
-                    .after(shared.removed_attempts);
-                let account = shared.open_account(peer)?;
-                state.insert(Box::new(PeerLink::new(peer, connection, account)))
-            }
+            None => state.insert(self.shared.new_link(peer, address)?),
         };
         Ok((link, &mut self.shared))
     }

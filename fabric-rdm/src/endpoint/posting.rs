@@ -107,6 +107,7 @@ impl PeerLink {
         posted
     }
 
+    #[inline(always)] // one place that is executed for each message calls it
     fn try_post(
         &mut self,
         id: Option<ConnId>,

@@ -37,7 +37,7 @@ impl<T> Table<T> {
         OpKey { index, generation }
     }
 
-    #[inline]
+    #[inline(always)] // once for each operation
     pub(super) fn insert(&mut self, value: T) -> OpKey {
         let key = self.next_key();
         match self.free.pop() {

@@ -49,7 +49,7 @@ impl Index {
     }
 
     /// Takes a value out, by the hash of its key.
-    #[inline]
+    #[inline(always)] // one place that is executed for each message calls it
     pub(super) fn remove(&mut self, links: &mut impl Links, at: u32, hash: u64) {
         // By its number: what is compared is in the table.
         let Ok(mut entry) = self.firsts.find_entry(hash, |first| first & !ONLY == at) else {

@@ -179,7 +179,7 @@ impl<R> Posted<R> {
     }
 
     /// The oldest receive that takes this message.
-    #[inline]
+    #[inline(always)] // one place that is executed for each message calls it
     pub(super) fn find(&self, envelope: &Envelope, hasher: &RandomState) -> Option<u32> {
         let mut oldest: Option<(u64, u32)> = None;
         for number in members(self.active & classes_of_kind(envelope)) {

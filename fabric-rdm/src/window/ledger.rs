@@ -52,6 +52,11 @@ impl Part {
     fn held(&self) -> u64 {
         self.granted - self.freed
     }
+
+    /// As much as it takes from what there is, where so much is reserved for each.
+    fn cost(&self, reserved: u64) -> u64 {
+        if self.closed { self.held() } else { self.held().max(reserved) }
+    }
 }
 
 /// What there is of one resource, and the peers' parts of it, each by a number of the caller's.
@@ -89,11 +94,6 @@ impl Ledger {
         if !self.has_room() {
             self.recall(None);
         }
-    }
-
-    /// As much as a part takes from what there is.
-    fn cost(&self, part: &Part) -> u64 {
-        if part.closed { part.held() } else { part.held().max(self.resource.reserved) }
     }
 
     /// A peer comes, at a number that has none, and gets what is reserved for it.
@@ -140,9 +140,10 @@ impl Ledger {
 
     /// Changes a part, and accounts for what it takes then.
     fn change<T>(&mut self, at: u32, change: impl FnOnce(&mut Part) -> T) -> T {
-        let before = self.cost(&self.parts[at as usize]);
-        let changed = change(&mut self.parts[at as usize]);
-        self.taken = self.taken - before + self.cost(&self.parts[at as usize]);
+        let (part, reserved) = (&mut self.parts[at as usize], self.resource.reserved);
+        let before = part.cost(reserved);
+        let changed = change(part);
+        self.taken = self.taken - before + part.cost(reserved);
         changed
     }
 

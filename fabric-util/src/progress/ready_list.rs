@@ -1,5 +1,6 @@
 //! Connections that became ready, until the next step takes them.
 
+use fabric_core::unlikely;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -29,10 +30,10 @@ impl<S: Source> ReadyList<S> {
     }
 
     /// Adds a connection; false if it was ready.
-    #[inline]
+    #[inline(always)] // it is called with each post
     pub(super) fn push(&self, source: &Arc<S>) -> bool {
         let added = source.ready_flag().set();
-        if added {
+        if unlikely(added) {
             self.sources.lock().push(source.clone());
             self.some.store(true, Ordering::Release);
         }
