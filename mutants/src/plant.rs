@@ -156,13 +156,20 @@ fn planted(files: &BTreeMap<PathBuf, String>) -> Result<BTreeMap<PathBuf, String
     let functions = Functions::read(files)?;
     // By file and place, so that mutants of one place become one question after the other.
     let mut places: BTreeMap<Place<'_>, Vec<(u32, &Edit)>> = BTreeMap::new();
+    let mut lost = Vec::new();
     for (number, mutant) in list::all() {
         for edit in mutant.edits {
-            let (file, range) = functions
-                .only_place(edit.function, edit.find)
-                .map_err(|error| format!("{}: {error}", mutant.name))?;
-            places.entry((file, range.start, range.end)).or_default().push((number as u32, edit));
+            match functions.only_place(edit.function, edit.find) {
+                Ok((file, range)) => {
+                    let place = places.entry((file, range.start, range.end)).or_default();
+                    place.push((number as u32, edit));
+                }
+                Err(error) => lost.push(format!("{}: {error}", mutant.name)),
+            }
         }
+    }
+    if !lost.is_empty() {
+        return Err(lost.join("\n"));
     }
     let mut changed: BTreeMap<PathBuf, String> = BTreeMap::new();
     let mut last = (Path::new(""), usize::MAX);

@@ -15,7 +15,8 @@ use super::own::Own;
 use super::shared::Shared;
 use super::shortage::Shortage;
 use super::slots::Posting;
-use crate::connection::DeathCause;
+use crate::address::Address;
+use crate::connection::{DeathCause, PeerConnection};
 use crate::peers::{Peer, Peers};
 
 /// Completions that are taken from `fabric` at a time.
@@ -82,7 +83,7 @@ impl Core {
         let (address, state) = self.peers.get_mut(peer)?;
         let link = match state {
             Some(link) => link,
-            None => state.insert(self.shared.new_link(peer, address)?),
+            None => state.insert(new_link(&mut self.shared, peer, address)?),
         };
         Ok((link, &mut self.shared))
     }
@@ -266,4 +267,12 @@ impl Core {
     pub(super) fn check_device(&self) -> Result<()> {
         if self.shared.device_lost { Err(Error::DeviceLost) } else { Ok(()) }
     }
+}
+
+#[cold]
+fn new_link(shared: &mut Shared, peer: Peer, address: &Address) -> Result<Box<PeerLink>> {
+    let connection = PeerConnection::new(shared.me, address.identity(), shared.attr.timeouts)
+        .after(shared.removed_attempts);
+    let account = shared.open_account(peer)?;
+    Ok(Box::new(PeerLink::new(peer, connection, account)))
 }

@@ -11,14 +11,13 @@ use super::attr::RdmAttr;
 use super::completion::{Completion, Kind, Status};
 use super::counters::Counters;
 use super::hello_data::Windows;
-use super::link::PeerLink;
 use super::op::Send;
 use super::ops::{Arrival, Body, Delivery, Outgoing, RecvOp, SendOp};
 use super::slots::{Heads, Slots};
 use super::table::{OpKey, Table};
 use super::wire::Way;
 use crate::address::Address;
-use crate::connection::{ConnId, DeathCause, PeerConnection};
+use crate::connection::{ConnId, DeathCause};
 use crate::hash::keyed_hasher;
 use crate::identity::EndpointIdentity;
 use crate::matching::{MatchLimits, Matcher, Released};
@@ -170,14 +169,6 @@ impl Shared {
         let limits = &self.attr.window;
         let slot_len = self.attr.slot_len.into();
         Windows { places: limits.places.window, bytes: limits.bytes.window, slot_len }
-    }
-
-    #[cold]
-    pub(super) fn new_link(&mut self, peer: Peer, address: &Address) -> Result<Box<PeerLink>> {
-        let connection = PeerConnection::new(self.me, address.identity(), self.attr.timeouts)
-            .after(self.removed_attempts);
-        let account = self.open_account(peer)?;
-        Ok(Box::new(PeerLink::new(peer, connection, account)))
     }
 
     /// A peer's part of the receive window.

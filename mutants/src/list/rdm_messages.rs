@@ -185,7 +185,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "Shared::end_met",
-            "status == Status::Ok && met.len < met.envelope.len",
+            "status == Status::Ok && unlikely(met.len < met.envelope.len)",
             "false",
         )],
         cases: &["rdm.truncated_lives"],
@@ -280,11 +280,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "rdm_sleeper_not_woken",
         about: "who sleeps in wait is not woken by what another thread ends",
         runs: Runs::Tcp,
-        edits: &[edit(
-            "Driver::enter",
-            "has_ended && self.waiters.load(Ordering::SeqCst) > 0",
-            "false",
-        )],
+        edits: &[edit("Driver::enter", "has_ended & has_waiters", "false")],
         cases: &["rdm.woken_by_another_thread"],
     },
     Mutant {
@@ -292,7 +288,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a thread that sleeps does not hear of a timer that ends earlier",
         runs: Runs::Tcp,
         edits: &[edit(
-            "Driver::enter",
+            "Driver::is_early",
             "deadline < self.sleeps_until.load(Ordering::SeqCst)",
             "false",
         )],
@@ -323,7 +319,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "rdm_silent_receive_speaks",
         about: "a receive without a completion has one",
         runs: Runs::Tcp,
-        edits: &[edit("Shared::end_recv", "completion.is_ok() && !signaled", "false")],
+        edits: &[edit("Shared::end_recv", "unlikely(!signaled) && completion.is_ok()", "false")],
         cases: &["rdm.counter_exact"],
     },
     Mutant {

@@ -46,7 +46,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "short_into_less",
         about: "a short message goes into a receive that is too short for it",
         runs: Runs::Shm,
-        edits: &[edit("Receives::pop_run", "len <= run.len", "len <= run.len.max(64)")],
+        edits: &[edit("Receives::pop_run", "len > run.len", "len > run.len.max(64)")],
         cases: &["send.oversize_fatal"],
     },
     Mutant {
