@@ -1,30 +1,45 @@
 //! How the payload of a message gets to its receive: from a slot, in pieces, or read from its sender.
 
+use fabric::Slice;
 use fabric_core::{RemoteRegion, unlikely};
 
 use super::completion::{Completion, Kind, Status};
 use super::link::{Control, PeerLink};
 use super::ops::{Delivery, Incoming, Met, Payload};
 use super::shared::Shared;
-use super::slots::SlotPart;
+use super::slots::Slots;
 use super::table::OpKey;
 use super::wire::{MessageHead, Way};
 use crate::matching::ReceiveId;
 use crate::window::Account;
 
 /// A frame as it lies in its slot.
-pub(super) struct InSlot<'a> {
-    pub(super) part: &'a SlotPart,
+#[derive(Clone, Copy)]
+pub(super) struct InSlot {
+    pub(super) slot: u32,
     /// Where its payload begins, and how long it is.
     pub(super) start: usize,
     pub(super) len: usize,
 }
 
-impl InSlot<'_> {
-    pub(super) fn to_bytes(&self) -> Box<[u8]> {
+impl InSlot {
+    /// The first bytes of its payload.
+    #[inline]
+    pub(super) fn first<'a>(&self, len: usize, slots: &'a Slots) -> Option<Slice<'a>> {
+        slots.slice(self.slot, self.start, len.min(self.len))
+    }
+
+    /// Copies its payload.
+    pub(super) fn read(&self, slots: &Slots, into: &mut [u8]) {
+        if let Some(payload) = self.first(into.len(), slots) {
+            // The endpoint's own memory.
+            let _ = payload.read_at(0, into);
+        }
+    }
+
+    pub(super) fn to_bytes(&self, slots: &Slots) -> Box<[u8]> {
         let mut bytes = vec![0; self.len];
-        // The endpoint's own memory.
-        let _ = self.part.slice(self.start, self.len).read_at(0, &mut bytes);
+        self.read(slots, &mut bytes);
         bytes.into()
     }
 }
@@ -98,14 +113,14 @@ impl Shared {
 
     /// The same from a slot.
     #[inline(always)] // one place that is executed for each message calls it
-    pub(super) fn place_from(&self, met: &Met, at: u64, from: &InSlot<'_>) {
+    pub(super) fn place_from(&self, met: &Met, at: u64, from: &InSlot) {
         let fits = (from.len as u64).min(met.len - at.min(met.len)) as usize;
         if let Some(recv) = self.recvs.get(met.recv)
             && fits > 0
+            && let Some(payload) = from.first(fits, &self.slots)
         {
             let start = (met.offset + at) as usize;
-            let into = recv.into.as_slice().slice(start..start + fits);
-            let _ = into.copy_from(from.part.slice(from.start, fits));
+            let _ = recv.into.as_slice().slice(start..start + fits).copy_from(payload);
         }
     }
 }
@@ -177,7 +192,7 @@ impl PeerLink {
     }
 
     /// The next bytes of a message. False: no honest peer sends these.
-    pub(super) fn on_data(&mut self, shared: &mut Shared, number: u64, from: &InSlot<'_>) -> bool {
+    pub(super) fn on_data(&mut self, shared: &mut Shared, number: u64, from: &InSlot) -> bool {
         let Some(&incoming) = self.incoming.get(&number) else { return false };
         let more = from.len as u64;
         match incoming {
@@ -189,7 +204,7 @@ impl PeerLink {
                     return false;
                 }
                 bytes.resize(before + from.len, 0);
-                let _ = from.part.slice(from.start, from.len).read_at(0, &mut bytes[before..]);
+                from.read(&shared.slots, &mut bytes[before..]);
                 if bytes.len() as u64 == arrival.envelope.len {
                     let bytes = std::mem::take(bytes);
                     arrival.payload = Payload::Whole(bytes.into());

@@ -185,8 +185,8 @@ impl PeerLink {
         match payload {
             PayloadRef::Slice(slice) if end > shared.connection_attr.inject => {
                 cold_path(); // for a long message
-                let (at, part) = shared.heads.write(head).map_err(|_| Error::Again)?;
-                let slices = [part.slice(0, start), slice];
+                let (at, kept) = shared.heads.write(head).map_err(|_| Error::Again)?;
+                let slices = [kept.slice(start), slice];
                 let what = (PostedKind::Op(key), Some(at));
                 // Its memory is the application's again when it is acknowledged.
                 let op = How { lazy: false, ..how }.of(Op::send(&slices[..]));

@@ -12,7 +12,6 @@ use super::op::{PayloadRef, Recv};
 use super::ops::{Arrival, Body, Delivery, Incoming, Met, Payload, RecvOp};
 use super::post_error::{Full, PostError};
 use super::shared::Shared;
-use super::slots::SlotPart;
 use super::table::OpKey;
 use super::wire::{Frame, MAX_CONTROL, MessageHead, Way};
 use crate::connection::ConnId;
@@ -77,9 +76,9 @@ impl Core {
             // It took the slot, and left it as it was.
             self.on_written(from, completion);
         } else {
-            match (from, self.shared.slots.part(slot)) {
-                (Some((peer, id)), Some(part)) => self.on_frame(peer, id, &part, completion.len),
-                _ => {
+            match from {
+                Some((peer, id)) => self.on_frame(peer, id, slot, completion.len),
+                None => {
                     cold_path();
                     self.shared.dropped += 1;
                 }
@@ -103,18 +102,18 @@ impl Core {
         self.shared.slots.repost(slot, endpoint);
     }
 
-    fn on_frame(&mut self, peer: Peer, id: ConnId, part: &SlotPart, len: usize) {
+    fn on_frame(&mut self, peer: Peer, id: ConnId, slot: u32, len: usize) {
         let mut look = [0; LOOK];
-        let seen = len.min(LOOK);
-        let read = part.slice(0, seen).read_at(0, &mut look[..seen]);
-        let decoded = read.ok().and_then(|()| Frame::decode(&look[..seen]).ok());
+        let seen = &mut look[..len.min(LOOK)];
+        InSlot { slot, start: 0, len }.read(&self.shared.slots, seen);
+        let decoded = Frame::decode(seen).ok();
         let Some((frame, start)) =
             decoded.filter(|(frame, start)| likely(frame.has_payload()) || *start == len)
         else {
             return self.break_off(peer, id);
         };
         self.on_heard(peer, id);
-        let from = InSlot { part, start, len: len - start };
+        let from = InSlot { slot, start, len: len - start };
         let Some((link, shared)) = self.find_link(peer) else { return cold_path() };
         match frame {
             Frame::Message(head) => link.on_message(shared, id, &head, &from),
@@ -136,12 +135,11 @@ impl Core {
     }
 
     #[cold]
-    fn on_confirm_frame(&mut self, peer: Peer, id: ConnId, from: &InSlot<'_>) {
+    fn on_confirm_frame(&mut self, peer: Peer, id: ConnId, from: &InSlot) {
         let mut bytes = [0; MAX_CONTROL];
         match bytes.get_mut(..from.len) {
             Some(payload) => {
-                // The endpoint's own memory.
-                let _ = from.part.slice(from.start, from.len).read_at(0, payload);
+                from.read(&self.shared.slots, payload);
                 self.on_confirm(peer, id, payload);
             }
             None => self.break_off(peer, id),
@@ -272,13 +270,7 @@ impl Shared {
 }
 
 impl PeerLink {
-    fn on_message(
-        &mut self,
-        shared: &mut Shared,
-        id: ConnId,
-        head: &MessageHead,
-        from: &InSlot<'_>,
-    ) {
+    fn on_message(&mut self, shared: &mut Shared, id: ConnId, head: &MessageHead, from: &InSlot) {
         if !self.connection.on_message(id, head.number) {
             cold_path();
             return self.mark(shared);
@@ -329,10 +321,10 @@ impl PeerLink {
         shared: &mut Shared,
         (message, envelope): (MessageId, Envelope),
         head: &MessageHead,
-        (from, credit): (&InSlot<'_>, Option<(Account, u64)>),
+        (from, credit): (&InSlot, Option<(Account, u64)>),
     ) {
         let payload = match head.way {
-            Way::Whole => Payload::Whole(from.to_bytes()),
+            Way::Whole => Payload::Whole(from.to_bytes(&shared.slots)),
             Way::Pieces => Payload::Partial(Vec::new()),
             Way::Fetched => Payload::AtSender(None),
             Way::Offered(remote) => {
@@ -370,7 +362,7 @@ impl PeerLink {
     }
 
     #[inline(never)]
-    fn on_control(&mut self, shared: &mut Shared, id: ConnId, frame: &Frame, from: &InSlot<'_>) {
+    fn on_control(&mut self, shared: &mut Shared, id: ConnId, frame: &Frame, from: &InSlot) {
         // One that was given up says nothing any more.
         if self.current != Some(id) {
             return;

@@ -37,29 +37,32 @@ impl Pool {
         Ok(self.free.pop().unwrap_or_default())
     }
 
-    fn part(&self, number: u32) -> Option<SlotPart> {
+    /// The region of a part, and where it begins there.
+    #[inline]
+    fn place(&self, number: u32) -> Option<(&Arc<Region>, usize)> {
         let (chunk, at) = (number as usize / CHUNK, number as usize % CHUNK);
-        let (offset, len) = (at * self.part_len, self.part_len);
-        Some(SlotPart { region: self.chunks.get(chunk)?.clone(), offset, len })
+        Some((self.chunks.get(chunk)?, at * self.part_len))
+    }
+
+    /// So many bytes of a part, but no more than it has.
+    #[inline]
+    fn slice(&self, number: u32, from: usize, len: usize) -> Option<Slice<'_>> {
+        let (region, start) = self.place(number)?;
+        let from = from.min(self.part_len);
+        Some(region.slice(start + from..start + from + len.min(self.part_len - from)))
     }
 }
 
-/// A part of the endpoint's own memory.
-pub(super) struct SlotPart {
+/// A head that is kept.
+pub(super) struct KeptHead {
     region: Arc<Region>,
     offset: usize,
-    len: usize,
 }
 
-impl SlotPart {
-    /// A receive into all of it.
-    fn recv(&self, slot: u32) -> Recv<'_> {
-        Recv::new(self.slice(0, self.len), Posting::Slot(slot).to_bits())
-    }
-
-    /// So many bytes of it.
-    pub(super) fn slice(&self, from: usize, len: usize) -> Slice<'_> {
-        self.region.slice(self.offset..self.offset + self.len).slice(from..from + len)
+impl KeptHead {
+    /// Its first bytes.
+    pub(super) fn slice(&self, len: usize) -> Slice<'_> {
+        self.region.slice(self.offset..self.offset + len.min(HEAD_LEN))
     }
 }
 
@@ -101,9 +104,16 @@ impl Slots {
         self.shared.as_ref()
     }
 
-    /// The memory of a slot.
-    pub(super) fn part(&self, slot: u32) -> Option<SlotPart> {
-        self.pool.part(slot)
+    /// So many bytes of a slot, but no more than it has.
+    #[inline]
+    pub(super) fn slice(&self, slot: u32, from: usize, len: usize) -> Option<Slice<'_>> {
+        self.pool.slice(slot, from, len)
+    }
+
+    /// A receive into all of a slot.
+    fn recv(&self, slot: u32) -> Option<Recv<'_>> {
+        let all = self.pool.slice(slot, 0, self.pool.part_len)?;
+        Some(Recv::new(all, Posting::Slot(slot).to_bits()))
     }
 
     /// Posts so many slots to a connection that has receives of its own.
@@ -127,11 +137,8 @@ impl Slots {
 
     /// The same where connections have receives of their own, if its connection has not ended.
     pub(super) fn repost(&mut self, slot: u32, endpoint: Option<&Endpoint>) {
-        let part = self.part(slot);
-        let is_posted = part
-            .as_ref()
-            .zip(endpoint)
-            .is_some_and(|(part, endpoint)| endpoint.post_recvs(&[part.recv(slot)]).is_ok());
+        let is_posted = (self.recv(slot).zip(endpoint))
+            .is_some_and(|(recv, endpoint)| endpoint.post_recvs(&[recv]).is_ok());
         if !is_posted {
             // The connection is over: the slot is for another one.
             self.pool.free.push(slot);
@@ -153,12 +160,13 @@ impl Slots {
     #[inline(never)] // not to be in the way of each poll
     fn repost_all(&mut self) -> Result<()> {
         let Some(shared) = self.shared.as_ref() else { return Ok(()) };
-        let slots = std::mem::take(&mut self.emptied);
-        let parts: SmallVec<[_; BATCH]> =
-            slots.iter().filter_map(|slot| Some((*slot, self.pool.part(*slot)?))).collect();
-        let recvs: SmallVec<[_; BATCH]> =
-            parts.iter().map(|(slot, part)| part.recv(*slot)).collect();
-        shared.post_recvs(&recvs).map_err(|stopped| stopped.error)
+        let posted = {
+            let recvs: SmallVec<[_; BATCH]> =
+                self.emptied.iter().filter_map(|slot| self.recv(*slot)).collect();
+            shared.post_recvs(&recvs).map_err(|stopped| stopped.error)
+        };
+        self.emptied.clear();
+        posted
     }
 }
 
@@ -202,13 +210,15 @@ impl Heads {
     }
 
     /// Writes a head, and keeps it until it is [given back](Self::give_back).
-    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(u32, SlotPart)> {
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(u32, KeptHead)> {
         const OP: &str = "write head";
-        let head = self.0.take()?;
-        let part = self.0.part(head).ok_or_else(|| Error::state(OP, "the pool has no such head"));
+        let number = self.0.take()?;
+        let place = self.0.place(number);
+        let head = place.map(|(region, offset)| KeptHead { region: region.clone(), offset });
+        let head = head.ok_or_else(|| Error::state(OP, "the pool has no such head"));
         let written =
-            part.and_then(|part| part.slice(0, bytes.len()).write_at(0, bytes).map(|()| part));
-        written.map(|part| (head, part)).inspect_err(|_| self.give_back(head))
+            head.and_then(|head| head.slice(bytes.len()).write_at(0, bytes).map(|()| head));
+        written.map(|head| (number, head)).inspect_err(|_| self.give_back(number))
     }
 
     pub(super) fn give_back(&mut self, head: u32) {

@@ -61,12 +61,12 @@ impl PeerLink {
         let frame = Frame::Confirm.encode();
         let bytes = [frame.as_bytes(), &windows, &shared.address].concat();
         // With many rails it is too long to be injected.
-        let Ok((head, part)) = shared.heads.write(&bytes) else {
+        let Ok((number, head)) = shared.heads.write(&bytes) else {
             self.sent(shared, Some(id), Err(Error::Again));
             return;
         };
-        let op = Op::send(part.slice(0, bytes.len()));
-        let what = (PostedKind::Control, Some(head));
+        let op = Op::send(head.slice(bytes.len()));
+        let what = (PostedKind::Control, Some(number));
         let sent =
             self.post_by(Some(id), shared, what, |context, to| to.post(&op.context(context)));
         if sent == Sent::Yes {
