@@ -14,7 +14,6 @@ use crate::matching::ReceiveId;
 use crate::window::Account;
 
 /// A frame as it lies in its slot.
-#[derive(Clone, Copy)]
 pub(super) struct InSlot {
     pub(super) slot: u32,
     /// Where its payload begins, and how long it is.
