@@ -257,6 +257,17 @@ pub(super) fn silent_receives(rig: &Rig) -> Outcome {
         b.counter(Kind::Recv).wait_for(round + 1, 0, time)?;
         check_eq!(inbox.get::<u64>(0)?, round, "the message of this number");
     }
+    // So does each message of a receive of many, which says only that it is over.
+    let (many, each) = (b.buffer(4 * WINDOW as usize * 8)?, 8);
+    let recv = Recv::new(Pattern::tagged(1), &many).of_many(each).unsignaled().context(1);
+    b.when_room(|| b.post_recv(&recv))?;
+    for round in 0..4 * WINDOW {
+        let text = round.to_le_bytes();
+        a.when_room(|| a.post_send(to_b, &Send::inject(&text).tag(1).unsignaled()))?;
+        b.counter(Kind::Recv).wait_for(4 * WINDOW + round + 1, 0, time)?;
+        check_eq!(many.get::<u64>(8 * round as usize)?, round, "the message of this number");
+    }
+    b.expect(Kind::Released, 1, Status::Ok)?;
     a.nothing_at_once()?;
     b.nothing_at_once()
 }
