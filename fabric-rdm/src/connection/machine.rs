@@ -1,8 +1,9 @@
 //! What happens to the connection to one peer, as a state machine without I/O and without a clock.
 
-use fabric_core::cold_path;
 use std::collections::VecDeque;
 use std::time::Duration;
+
+use fabric_core::cold_path;
 
 use super::action::{Action, Answer, ConnId, DeathCause, Phase, Timeouts};
 use super::hello::{Hello, Refusal};

@@ -120,8 +120,8 @@ impl Driver {
         // A thread that is about to sleep looks at the deadline under this lock, and so does one that arms: others need none.
         let sleeps = self.claimed.load(Ordering::SeqCst) != NOBODY;
         let watch = self.watched_by();
-        let is_early =
-            unlikely(sleeps | watch.is_some()) && self.is_early(&core, has_ended, sleeps, watch);
+        let is_early = unlikely(sleeps | watch.is_some())
+            && self.note_deadline(&core, has_ended, sleeps, watch);
         drop(core);
         let has_waiters = self.waiters.load(Ordering::SeqCst) > 0;
         if unlikely(has_ended & has_waiters | is_early) {
@@ -132,7 +132,13 @@ impl Driver {
 
     /// Sets the descriptor that an event loop relies on, if it has to look; whether a thread sleeps for too long now.
     #[inline(never)]
-    fn is_early(&self, core: &Core, has_ended: bool, sleeps: bool, watch: Option<&Watch>) -> bool {
+    fn note_deadline(
+        &self,
+        core: &Core,
+        has_ended: bool,
+        sleeps: bool,
+        watch: Option<&Watch>,
+    ) -> bool {
         let deadline = core.deadline().map_or(u64::MAX, |deadline| deadline.as_nanos() as u64);
         if let Some(watch) = watch
             && (has_ended || deadline < watch.timer_at())
@@ -200,12 +206,7 @@ impl Driver {
 
     /// What an event loop relies on.
     pub(super) fn watched_by(&self) -> Option<&Watch> {
-        let watch = self.watch.get();
-        if unlikely(watch.is_some()) {
-            watch.filter(|_| self.armed.load(Ordering::SeqCst))
-        } else {
-            None
-        }
+        self.watch.get().filter(|_| self.armed.load(Ordering::SeqCst))
     }
 
     fn watch(&self) -> Result<&Watch> {

@@ -1,11 +1,11 @@
 //! What an endpoint keeps for one peer, from the first post or request on.
 
-use fabric_core::cold_path;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use fabric::Endpoint;
 use fabric_core::RemoteRegion;
+use fabric_core::cold_path;
 use smallvec::SmallVec;
 
 use super::dialed_rail::DialedRail;

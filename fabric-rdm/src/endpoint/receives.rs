@@ -75,14 +75,11 @@ impl Core {
         } else if unlikely(completion.kind == OpKind::RecvWrite) {
             // It took the slot, and left it as it was.
             self.on_written(from, completion);
+        } else if let Some((peer, id)) = from {
+            self.on_frame(peer, id, slot, completion.len);
         } else {
-            match from {
-                Some((peer, id)) => self.on_frame(peer, id, slot, completion.len),
-                None => {
-                    cold_path();
-                    self.shared.dropped += 1;
-                }
-            }
+            cold_path();
+            self.shared.dropped += 1;
         }
         if self.shared.slots.shared().is_some() {
             // Where it fails, the queue is over.

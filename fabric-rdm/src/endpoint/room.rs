@@ -1,7 +1,8 @@
 //! How many connections there are, and when each has to be looked at: room for one more, and the times of state machines.
 
-use fabric_core::{likely, unlikely};
 use std::time::Duration;
+
+use fabric_core::{likely, unlikely};
 
 use super::core::Core;
 use super::link::PeerLink;

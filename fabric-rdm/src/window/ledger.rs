@@ -1,7 +1,8 @@
 //! The receiver's side of one resource: what is granted to whom, so that it is never more than there is.
 
-use fabric_core::{cold_path, likely, unlikely};
 use std::collections::VecDeque;
+
+use fabric_core::{cold_path, likely, unlikely};
 
 use super::meter::{Allowance, Notice, WindowError};
 

@@ -159,6 +159,22 @@ pub enum MaybeFaulty<T> {
     Faulty(FaultTransport<T>),
 }
 
+/// The same code for both, or other code for one with faults, which only tests have.
+macro_rules! either {
+    ($transport:expr, $inner:ident => $call:expr) => {
+        either!($transport, $inner => $call, $inner => $call)
+    };
+    ($transport:expr, $plain:ident => $of_plain:expr, $faulty:ident => $of_faulty:expr) => {
+        match $transport {
+            MaybeFaulty::Plain($plain) => $of_plain,
+            MaybeFaulty::Faulty($faulty) => {
+                cold_path();
+                $of_faulty
+            }
+        }
+    };
+}
+
 impl<T> MaybeFaulty<T> {
     /// Wraps a transport; with a seed, faults are injected.
     pub fn new(inner: T, seed: Option<u64>) -> Self {
@@ -169,23 +185,11 @@ impl<T> MaybeFaulty<T> {
     }
 
     fn inner(&self) -> &T {
-        match self {
-            MaybeFaulty::Plain(inner) => inner,
-            MaybeFaulty::Faulty(faulty) => {
-                cold_path();
-                &faulty.inner
-            }
-        }
+        either!(self, inner => inner, faulty => &faulty.inner)
     }
 
     fn inner_mut(&mut self) -> &mut T {
-        match self {
-            MaybeFaulty::Plain(inner) => inner,
-            MaybeFaulty::Faulty(faulty) => {
-                cold_path();
-                &mut faulty.inner
-            }
-        }
+        either!(self, inner => inner, faulty => &mut faulty.inner)
     }
 }
 
@@ -193,40 +197,18 @@ impl<T: Transport> Transport for MaybeFaulty<T> {
     #[inline]
     unsafe fn send(&mut self, from: &[IoVec]) -> io::Result<usize> {
         // SAFETY: the caller's promise.
-        unsafe {
-            match self {
-                MaybeFaulty::Plain(inner) => inner.send(from),
-                MaybeFaulty::Faulty(faulty) => {
-                    cold_path();
-                    faulty.send(from)
-                }
-            }
-        }
+        unsafe { either!(self, inner => inner.send(from)) }
     }
 
     #[inline]
     unsafe fn recv(&mut self, to: &[IoVec]) -> io::Result<usize> {
         // SAFETY: the caller's promise.
-        unsafe {
-            match self {
-                MaybeFaulty::Plain(inner) => inner.recv(to),
-                MaybeFaulty::Faulty(faulty) => {
-                    cold_path();
-                    faulty.recv(to)
-                }
-            }
-        }
+        unsafe { either!(self, inner => inner.recv(to)) }
     }
 
     #[inline]
     fn may_have_come(&self) -> bool {
-        match self {
-            MaybeFaulty::Plain(inner) => inner.may_have_come(),
-            MaybeFaulty::Faulty(_) => {
-                cold_path();
-                true
-            }
-        }
+        either!(self, inner => inner.may_have_come(), _faulty => true)
     }
 
     #[inline]
@@ -235,13 +217,7 @@ impl<T: Transport> Transport for MaybeFaulty<T> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match self {
-            MaybeFaulty::Plain(inner) => inner.flush(),
-            MaybeFaulty::Faulty(faulty) => {
-                cold_path();
-                faulty.flush()
-            }
-        }
+        either!(self, inner => inner.flush())
     }
 
     fn shutdown_write(&mut self) {
@@ -298,26 +274,12 @@ impl<T: Transport> Transport for MaybeFaulty<T> {
     #[inline]
     unsafe fn reach(&mut self, op: &SendOp, segments: &[Segment]) -> Reached {
         // SAFETY: the caller's promise.
-        unsafe {
-            match self {
-                MaybeFaulty::Plain(inner) => inner.reach(op, segments),
-                MaybeFaulty::Faulty(faulty) => {
-                    cold_path();
-                    faulty.reach(op, segments)
-                }
-            }
-        }
+        unsafe { either!(self, inner => inner.reach(op, segments)) }
     }
 
     #[inline]
     fn gave_up(&self) -> bool {
-        match self {
-            MaybeFaulty::Plain(inner) => inner.gave_up(),
-            MaybeFaulty::Faulty(faulty) => {
-                cold_path();
-                faulty.gave_up()
-            }
-        }
+        either!(self, inner => inner.gave_up())
     }
 }
 

@@ -26,10 +26,11 @@
 //! Locks, in order: `stepper`, a connection, then leaves (the selector's, which pollers only try because the thread sleeps
 //! with it; the ready list's).
 
-use fabric_core::{cold_path, unlikely};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+
+use fabric_core::{cold_path, unlikely};
 
 use super::adaptive_spin::AdaptiveSpin;
 use super::batch_timer::BatchTimer;
@@ -126,7 +127,6 @@ impl<L: EventLoop> ProgressEngine<L> {
             && self.can_defer()
             && let Some(mut selector) = self.selector.try_lock()
         {
-            cold_path();
             event_loop.poll_events(&mut selector, false);
         }
         let polled = stepper.poll(&self.ready, self.schedule_seam(), event_loop, mode);

@@ -1,8 +1,9 @@
 //! Connections that became ready, until the next step takes them.
 
-use fabric_core::unlikely;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+use fabric_core::unlikely;
 
 use super::ready_flag::ReadyFlag;
 use crate::fair_table::Network;

@@ -4,10 +4,11 @@
 //! network have one of those in a step, so that a peer with many gets no more of the thread than one with a single connection;
 //! unless all that are ready are of one network.
 
-use fabric_core::cold_path;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use fabric_core::cold_path;
 
 use super::event_loop::{EventLoop, Mode, Progress};
 use super::ready_list::{ReadyList, Source};

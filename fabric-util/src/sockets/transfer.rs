@@ -1,10 +1,10 @@
 //! Reading and writing memory that is not a Rust slice.
 
-use fabric_core::likely;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use fabric_core::likely;
 use socket2::SockAddr;
 
 use crate::stream::{IoVec, MAX_IO_VECS};

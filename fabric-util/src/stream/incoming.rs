@@ -1,8 +1,8 @@
 //! The stream from the peer: frames, and where their payload goes.
 
-use fabric_core::{cold_path, likely, unlikely};
 use std::io;
 
+use fabric_core::{cold_path, likely, unlikely};
 use smallvec::SmallVec;
 
 use super::io_vec::{IoVec, MAX_IO_VECS, store};

@@ -103,10 +103,7 @@ impl<T: Transport> Protected<T> {
         match self {
             Protected::Plain(inner) => inner,
             #[cfg(feature = "encryption")]
-            Protected::Tls(tls) => {
-                fabric_core::cold_path();
-                tls.inner()
-            }
+            Protected::Tls(tls) => tls.inner(),
         }
     }
 
@@ -116,10 +113,7 @@ impl<T: Transport> Protected<T> {
         match self {
             Protected::Plain(inner) => inner,
             #[cfg(feature = "encryption")]
-            Protected::Tls(tls) => {
-                fabric_core::cold_path();
-                tls.inner_mut()
-            }
+            Protected::Tls(tls) => tls.inner_mut(),
         }
     }
 }

@@ -313,7 +313,7 @@ impl Sends {
         // What it has accepted ends, and its memory is the application's then: none of it may be sent again.
         let accepted = (seq.wrapping_sub(self.acked) as i32) < 0;
         if !self.peer_shares || self.held || accepted || !refused.is_some_and(Entry::needs_credit) {
-            return Err(Breach(
+            return Err(Breach::of(
                 "has no receive for what needs none, was not sent, or was accepted",
             ));
         }

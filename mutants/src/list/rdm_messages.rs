@@ -288,7 +288,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a thread that sleeps does not hear of a timer that ends earlier",
         runs: Runs::Tcp,
         edits: &[edit(
-            "Driver::is_early",
+            "Driver::note_deadline",
             "deadline < self.sleeps_until.load(Ordering::SeqCst)",
             "false",
         )],

@@ -63,6 +63,7 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
     }
 
     /// The transport has connected, or not.
+    #[cold]
     pub(super) fn finish_connect(&mut self, scratch: &mut [u8]) -> Progress {
         let state = &mut *self.state;
         let Some(transport) = &mut state.transport else { return Progress::Closed };
@@ -84,6 +85,7 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
     }
 
     /// Writes what is left of the hello, and reads the acceptor's answer.
+    #[cold]
     pub(super) fn receive_answer(&mut self, scratch: &mut [u8]) -> Progress {
         self.flush(AckPolicy::Piggyback);
         let state = &mut *self.state;

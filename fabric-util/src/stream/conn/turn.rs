@@ -1,7 +1,8 @@
 //! A connection's turn: reads what came, executes it, and writes what is due.
 
-use fabric_core::{cold_path, likely, unlikely};
 use std::io::ErrorKind;
+
+use fabric_core::{cold_path, likely, unlikely};
 
 use super::{ConnState, Host, Locked, Stage};
 use crate::progress::Progress;
@@ -27,24 +28,17 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
     pub fn turn(&mut self, scratch: &mut [u8]) -> Progress {
         match self.state.stage {
             Stage::Established => self.exchange(scratch),
-            _ => self.turn_of_others(scratch),
-        }
-    }
-
-    #[cold]
-    fn turn_of_others(&mut self, scratch: &mut [u8]) -> Progress {
-        match self.state.stage {
+            Stage::Connecting(_) => self.finish_connect(scratch),
+            Stage::AwaitingReply(_) => self.receive_answer(scratch),
             Stage::Idle => Progress::Idle,
             Stage::Closed => {
+                cold_path();
                 // What was left may be taken by now.
                 if self.state.transport.is_some() {
                     self.settle();
                 }
                 Progress::Closed
             }
-            Stage::Connecting(_) => self.finish_connect(scratch),
-            Stage::AwaitingReply(_) => self.receive_answer(scratch),
-            Stage::Established => self.exchange(scratch),
         }
     }
 
