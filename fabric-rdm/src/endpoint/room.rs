@@ -252,9 +252,15 @@ impl Core {
         !self.is_full() && self.attempts.left() > 0
     }
 
-    /// Whether this peer may be dialed.
+    /// Whether this peer may be dialed. The place of a connection that was just closed is not its own any more where others
+    /// wait for one.
     pub(super) fn has_place_to_dial(&self, peer: Peer) -> bool {
-        self.is_counted(peer) || self.may_dial()
+        match self.peers.get(peer) {
+            Ok((_, Some(link))) if link.is_open => {
+                !link.conns.is_empty() || self.waiting.is_empty() && self.held.is_empty()
+            }
+            _ => self.may_dial(),
+        }
     }
 
     /// Whether there are as many connections and attempts as there may be.

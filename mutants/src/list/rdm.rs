@@ -145,14 +145,25 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "rdm_posted_while_parking",
-        about: "what is posted goes out on a connection that is being parked",
+        about: "what is posted goes out on a connection that is being parked, which is never parked then",
         runs: Runs::Tcp,
         edits: &[edit(
             "PeerLink::is_clear",
             "self.current.is_some() && !self.draining",
             "self.current.is_some()",
         )],
-        cases: &["rdm.park_races_rma", "rdm.park_under_rma"],
+        cases: &["rdm.park_under_stream"],
+    },
+    Mutant {
+        name: "rdm_own_place_again",
+        about: "a peer whose connection was parked for another one takes the place itself",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            "Core::has_place_to_dial",
+            "!link.conns.is_empty() || self.waiting.is_empty() && self.held.is_empty()",
+            "true",
+        )],
+        cases: &["rdm.park_under_stream"],
     },
     Mutant {
         name: "rdm_offer_of_before",

@@ -180,6 +180,8 @@ pub(super) const CASES: &[Case] = cases! { Rdm:
         "peers that ask for connections without end keep no message of the endpoint itself from going out";
     parking::park_races_rma, Needs::SEND_RMA,
         "writes are posted while connections are parked and made again: each ends once";
+    parking::park_under_stream, Needs::SEND_RMA,
+        "a connection that is never without a write is parked all the same when another peer waits for its place";
     memory::bytes_come_back, Needs::SEND,
         "the bytes of a message that met a receive are room for the next ones";
     memory::places_of_all, Needs::SEND,

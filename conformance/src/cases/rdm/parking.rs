@@ -325,6 +325,40 @@ pub(super) fn park_races_rma(rig: &Rig) -> Outcome {
     targets.iter().try_for_each(|target| target.check_pattern(.., rig.pattern(0)))
 }
 
+pub(super) fn park_under_stream(rig: &Rig) -> Outcome {
+    const LEN: usize = 1 << 20;
+    const OUTSTANDING: u64 = 8;
+    let star = Star::new(rig, 1, 2)?;
+    let Star { hub, others } = &star;
+    let [(first, to_first, _), (second, to_second, _)] = &others[..] else {
+        fail!("two others", "{}", others.len());
+    };
+    let (source, target, inbox) = (hub.patterned(LEN, 0)?, first.buffer(LEN)?, second.buffer(8)?);
+    let write = Op::write(source.slice(..), target.at(0)).unsignaled();
+    second.post_recv(&Recv::new(Pattern::tagged(1), &inbox).context(1))?;
+    for _ in 0..OUTSTANDING {
+        hub.post(*to_first, &write)?;
+    }
+    hub.post_send(*to_second, &Send::inject(b"my turn").tag(1).context(2))?;
+    let mut posted = OUTSTANDING;
+    let until = Instant::now() + rig.connect_timeout();
+    // The first one's connection is never without a write, and the second one waits for its place.
+    while second.counter(Kind::Recv).now()?.0 == 0 {
+        if hub.counter(Kind::Write).now()?.0 + OUTSTANDING > posted {
+            hub.post(*to_first, &write)?;
+            posted += 1;
+        } else {
+            hub.progress()?;
+        }
+        check!(Instant::now() < until, "a turn for the second one, not {}", hub.dump());
+    }
+    second.received(1, 7)?;
+    hub.sent(2)?;
+    hub.counter(Kind::Write).wait_for(posted, 0, Some(rig.connect_timeout()))?;
+    target.check_pattern(.., rig.pattern(0))?;
+    star.check_open(1)
+}
+
 pub(super) fn all_busy_fair(rig: &Rig) -> Outcome {
     const LEN: usize = 50_000;
     let star = Star::new(rig, 2, 5)?;
