@@ -214,8 +214,8 @@ pub(super) struct Met {
     pub(super) len: u64,
 }
 
-impl From<Match<OpKey, OpKey>> for Met {
-    fn from(met: Match<OpKey, OpKey>) -> Self {
+impl<P> From<Match<OpKey, P>> for Met {
+    fn from(met: Match<OpKey, P>) -> Self {
         let Match { receive, context: recv, envelope, offset, len, of_many, .. } = met;
         Met { recv, receive: Some(receive), of_many, envelope, offset, len }
     }

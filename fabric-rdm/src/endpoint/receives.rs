@@ -276,38 +276,60 @@ impl PeerLink {
         let is_whole = likely(head.way == Way::Whole);
         let bytes = if is_whole || head.way == Way::Pieces { head.len } else { 0 };
         let fits = if is_whole { from.len as u64 == head.len } else { head.len > 0 };
-        let account = self
-            .account
-            .filter(|account| fits && shared.windows.on_message(*account, bytes).is_ok());
-        let Some(account) = account else {
+        let Some(account) =
+            self.account.filter(|account| fits && shared.windows.admits(*account, bytes))
+        else {
             cold_path();
             return self.break_off(shared, id);
         };
-        let credit = Some((account, bytes));
         let envelope = Envelope { source: self.peer, tag: head.tag, len: head.len };
-        let key = shared.arrivals.next_key();
-        match shared.matcher.arrive(envelope, key) {
-            Ok(Arrived::Matched(met)) => {
-                let met = Met::from(met);
-                if is_whole {
-                    shared.place_from(&met, 0, from);
-                    shared.end_met(&met, Status::Ok, head.immediate, credit);
-                    if unlikely(head.matched) {
-                        self.say(shared, Control::Matched(head.number));
-                    }
-                } else {
-                    self.begin_delivery(shared, met, head, credit);
-                }
-            }
+        let Shared { matcher, arrivals, .. } = shared;
+        let met = match matcher.arrive_as(envelope, (), |()| arrivals.next_key()) {
+            Ok(Arrived::Matched(met)) => Met::from(met),
             Ok(Arrived::Waits(message)) => {
-                self.keep_arrival(shared, (message, envelope), head, (from, credit))
+                return self.keep_arrival(
+                    shared,
+                    (message, envelope),
+                    head,
+                    (from, account, bytes),
+                );
             }
             // There are as many places as were granted.
-            Err(_) => {
+            Err(()) => {
                 cold_path();
-                shared.free_place(credit);
-                self.break_off(shared, id);
+                return self.break_off(shared, id);
             }
+        };
+        if likely(is_whole && !met.of_many) {
+            // Its place is free again.
+            shared.windows.on_passed(account, bytes);
+            shared.place_from(&met, 0, from);
+            shared.end_met(&met, Status::Ok, head.immediate, None);
+            if unlikely(head.matched) {
+                self.say(shared, Control::Matched(head.number));
+            }
+        } else {
+            self.on_met(shared, met, head, (from, account, bytes));
+        }
+    }
+
+    /// A message whose place is not free at once has met a receive.
+    #[inline(never)]
+    fn on_met(
+        &mut self,
+        shared: &mut Shared,
+        met: Met,
+        head: &MessageHead,
+        (from, account, bytes): (&InSlot, Account, u64),
+    ) {
+        let credit = shared.take_place(account, bytes);
+        if head.way != Way::Whole {
+            return self.begin_delivery(shared, met, head, credit);
+        }
+        shared.place_from(&met, 0, from);
+        shared.end_met(&met, Status::Ok, head.immediate, credit);
+        if head.matched {
+            self.say(shared, Control::Matched(head.number));
         }
     }
 
@@ -318,8 +340,9 @@ impl PeerLink {
         shared: &mut Shared,
         (message, envelope): (MessageId, Envelope),
         head: &MessageHead,
-        (from, credit): (&InSlot, Option<(Account, u64)>),
+        (from, account, bytes): (&InSlot, Account, u64),
     ) {
+        let credit = shared.take_place(account, bytes);
         let payload = match head.way {
             Way::Whole => Payload::Whole(from.to_bytes(&shared.slots)),
             Way::Pieces => Payload::Partial(Vec::new()),

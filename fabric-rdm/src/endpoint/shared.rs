@@ -191,6 +191,11 @@ impl Shared {
         self.dirty.push_back(peer);
     }
 
+    /// A message that was admitted has come, and takes a place until it is [freed](Self::free_place).
+    pub(super) fn take_place(&mut self, account: Account, bytes: u64) -> Option<(Account, u64)> {
+        self.windows.on_message(account, bytes).ok().map(|()| (account, bytes))
+    }
+
     /// A message has met a receive, or was dropped: its place is free.
     pub(super) fn free_place(&mut self, credit: Option<(Account, u64)>) {
         if let Some((account, bytes)) = credit {
@@ -306,27 +311,29 @@ impl Shared {
         out: &mut [Completion],
     ) -> (usize, bool) {
         let (mut taken, mut frees) = (0, false);
-        while taken < out.len()
-            && let Some(ended) = queue(self).pop_front()
+        while let Some(out) = out.get_mut(taken)
+            && let Some(Ended { completion, counts, credit }) = queue(self).front()
         {
-            frees |= self.hand_out(ended, &mut out[taken]);
+            // Each byte is copied once.
+            *out = *completion;
+            let (counts, credit) = (*counts, *credit);
+            queue(self).pop_front();
+            self.on_handed_out(out.kind, counts, credit);
+            frees |= credit.is_some();
             taken += 1;
         }
         (taken, frees)
     }
 
-    /// The application knows of it from now on. Whether a place in the window is free by that.
-    fn hand_out(&mut self, ended: Ended, out: &mut Completion) -> bool {
-        let Ended { completion, counts, credit } = ended;
-        let is_recv = matches!(completion.kind, Kind::Recv | Kind::Released);
+    /// The application knows of it from now on.
+    fn on_handed_out(&mut self, kind: Kind, counts: bool, credit: Option<(Account, u64)>) {
+        let is_recv = matches!(kind, Kind::Recv | Kind::Released);
         self.recvs_out -= u32::from(counts & is_recv);
         self.sends_out -= u32::from(counts & !is_recv);
         // One of its own writes has no account.
-        let is_own = completion.kind == Kind::RecvWrite && credit.is_none();
+        let is_own = kind == Kind::RecvWrite && credit.is_none();
         self.own_written = self.own_written.saturating_sub(u64::from(is_own));
         self.free_place(credit);
-        *out = completion;
-        credit.is_some()
     }
 
     /// Whether there are completions of writes to memory here that are taken apart.

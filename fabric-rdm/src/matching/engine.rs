@@ -190,8 +190,18 @@ impl<R: Copy, M> Matcher<R, M> {
     ///
     /// # Errors
     /// The payload itself: no receive takes it, and as many messages wait as may.
-    #[inline(always)] // one place that is executed for each message calls it
     pub fn arrive(&mut self, envelope: Envelope, payload: M) -> Result<Arrived<R, M>, M> {
+        self.arrive_as(envelope, payload, |payload| payload)
+    }
+
+    /// The same of a payload that is made what is kept of it if it has to wait.
+    #[inline(always)] // one place that is executed for each message calls it
+    pub(crate) fn arrive_as<P>(
+        &mut self,
+        envelope: Envelope,
+        payload: P,
+        keep: impl FnOnce(P) -> M,
+    ) -> Result<Arrived<R, P>, P> {
         let mut message = Message { envelope, payload };
         if let Some(at) = self.posted.find(&envelope, &self.hasher) {
             match self.meet(at, message) {
@@ -202,6 +212,7 @@ impl<R: Copy, M> Matcher<R, M> {
         if unlikely(self.unexpected.is_full()) {
             return Err(message.payload);
         }
+        let message = Message { envelope, payload: keep(message.payload) };
         let at = self.unexpected.push(message, &self.hasher).unwrap_or(NO_PLACE);
         let seq = self.unexpected.get(at).map_or(0, |(seq, _)| seq);
         Ok(Arrived::Waits(MessageId { seq, at }))
@@ -209,7 +220,7 @@ impl<R: Copy, M> Matcher<R, M> {
 
     /// A receive that has a place takes a message. `Err`: there is no such receive.
     #[inline(always)] // one place that is executed for each message calls it
-    fn meet(&mut self, at: u32, message: Message<M>) -> Result<Match<R, M>, Message<M>> {
+    fn meet<P>(&mut self, at: u32, message: Message<P>) -> Result<Match<R, P>, Message<P>> {
         let Some(receive) = self.posted.get_mut(at) else { return Err(message) };
         let id = ReceiveId { seq: receive.seq, at };
         if unlikely(receive.buffer != NO_BUFFER) {
@@ -220,11 +231,11 @@ impl<R: Copy, M> Matcher<R, M> {
         Ok(match_one(id, context, capacity, message))
     }
 
-    fn meet_of_many(
+    fn meet_of_many<P>(
         &mut self,
         id: ReceiveId,
-        message: Message<M>,
-    ) -> Result<Match<R, M>, Message<M>> {
+        message: Message<P>,
+    ) -> Result<Match<R, P>, Message<P>> {
         let receive = self.posted.get(id.at);
         let Some((context, capacity, buffer)) = receive.map(|r| (r.context, r.capacity, r.buffer))
         else {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use fabric_core::{cold_path, likely, unlikely};
+use fabric_core::{likely, unlikely};
 
 use super::meter::{Allowance, Notice, WindowError};
 
@@ -148,17 +148,29 @@ impl Ledger {
         changed
     }
 
+    /// Whether the peer may use so much. What was not announced yet it cannot.
+    #[inline]
+    pub(super) fn admits(&self, at: u32, amount: u64) -> bool {
+        let part = &self.parts[at as usize];
+        amount <= part.announced - part.received
+    }
+
+    /// The peer used so much, and that is free again already: as much as it was [admitted](Self::admits).
+    pub(super) fn on_passed(&mut self, at: u32, amount: u64) {
+        self.change(at, |part| {
+            part.received += amount;
+            part.freed += amount;
+        });
+        self.serve();
+        self.refill(at);
+    }
+
     /// The peer used so much.
     pub(super) fn on_received(&mut self, at: u32, amount: u64) -> Result<(), WindowError> {
-        let part = &mut self.parts[at as usize];
-        // What was not announced yet the peer cannot use.
-        match part.received.checked_add(amount) {
-            Some(received) if received <= part.announced => part.received = received,
-            _ => {
-                cold_path();
-                return Err(WindowError::Exceeded);
-            }
+        if unlikely(!self.admits(at, amount)) {
+            return Err(WindowError::Exceeded);
         }
+        self.parts[at as usize].received += amount;
         // It will not give that back: so maybe another one.
         self.serve();
         // It has less left now.

@@ -1,6 +1,6 @@
 //! The receiver's side: places and bytes for unmatched messages, for all peers of an endpoint.
 
-use fabric_core::{Error, Result, unlikely};
+use fabric_core::{Error, Result, likely, unlikely};
 
 use super::ledger::Ledger;
 pub use super::ledger::Resource;
@@ -123,16 +123,32 @@ impl ReceiveWindows {
         self.states.get(account.0 as usize) == Some(&state)
     }
 
+    /// Whether a message may come, with so many bytes along with its envelope. If not, the connection has to end, as memory for it
+    /// may not be there.
+    pub(crate) fn admits(&self, from: Account, eager_bytes: u64) -> bool {
+        likely(self.is(from, AccountState::Open))
+            && self.places.admits(from.0, 1)
+            && self.bytes.admits(from.0, eager_bytes)
+    }
+
+    /// A message came that was [admitted](Self::admits), and has met a receive at once: [`on_message`](Self::on_message) and
+    /// [`on_matched`](Self::on_matched) in one.
+    pub(crate) fn on_passed(&mut self, from: Account, eager_bytes: u64) {
+        debug_assert!(self.admits(from, eager_bytes));
+        self.places.on_passed(from.0, 1);
+        self.bytes.on_passed(from.0, eager_bytes);
+    }
+
     /// A message came, with so many bytes along with its envelope.
     ///
     /// # Errors
     /// [`WindowError::Exceeded`]: that was not granted. The connection has to end, as memory for it may not be there.
     pub fn on_message(&mut self, from: Account, eager_bytes: u64) -> Result<(), WindowError> {
-        if unlikely(!self.is(from, AccountState::Open)) {
+        if unlikely(!self.admits(from, eager_bytes)) {
             return Err(WindowError::Exceeded);
         }
         self.places.on_received(from.0, 1)?;
-        self.bytes.on_received(from.0, eager_bytes).inspect_err(|_| self.places.on_freed(from.0, 1))
+        self.bytes.on_received(from.0, eager_bytes)
     }
 
     /// A message that came with so many bytes has met a receive, or was dropped: its memory is free.

@@ -123,7 +123,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "rdm_many_keep_places",
         about: "messages in a buffer for many keep their places in the window",
         runs: Runs::Tcp,
-        edits: &[edit("Shared::hand_out", "self.free_place(credit);", "")],
+        edits: &[edit("Shared::on_handed_out", "self.free_place(credit);", "")],
         cases: &["rdm.multi_receive_last"],
     },
     Mutant {
@@ -178,6 +178,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "",
         )],
         cases: &["rdm.bytes_come_back"],
+    },
+    Mutant {
+        name: "rdm_matched_keep_bytes",
+        about: "the bytes of a message that finds its receive are not free again",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            "ReceiveWindows::on_passed",
+            "self.bytes.on_passed(from.0, eager_bytes);",
+            "let _ = self.bytes.on_received(from.0, eager_bytes);",
+        )],
+        cases: &["rdm.bytes_come_back"],
+    },
+    Mutant {
+        name: "rdm_matched_keep_places",
+        about: "the place of a message that finds its receive is not free again",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            "ReceiveWindows::on_passed",
+            "self.places.on_passed(from.0, 1);",
+            "let _ = self.places.on_received(from.0, 1);",
+        )],
+        cases: &["rdm.window_again"],
     },
     Mutant {
         name: "rdm_truncated_is_ok",
