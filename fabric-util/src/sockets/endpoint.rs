@@ -82,7 +82,7 @@ impl<F: SocketFamily> SocketEndpoint<F> {
     /// Whether an operation may go by itself. A lazy one asks for no acknowledgement: a turn has to follow that does in the end.
     #[inline]
     fn may_go_alone(&self, work: &SendWork<'_>) -> bool {
-        !work.flags.contains(SendFlags::LAZY) || self.engine.progress.leave_to_step(&self.conn)
+        !is_lazy(work) || self.engine.progress.can_defer()
     }
 
     /// The connection is part of the next step.
@@ -100,6 +100,11 @@ impl<F: SocketFamily> SocketEndpoint<F> {
     }
 }
 
+#[inline]
+fn is_lazy(work: &SendWork<'_>) -> bool {
+    work.flags.contains(SendFlags::LAZY)
+}
+
 // SAFETY: the link completes each accepted operation once (`cancel` and `complete_finished` are the only ways
 // out of its queues); it reaches segments only while the operation is in its queues, or in pieces that `own`
 // copies before the queues are emptied; it writes only to segments of receives, reads and fetching atomics.
@@ -114,6 +119,9 @@ unsafe impl<F: SocketFamily> EndpointOps for SocketEndpoint<F> {
             let posted = unsafe { conn.post_short(one) };
             if posted {
                 self.go_on(&mut conn);
+                if is_lazy(one) {
+                    self.take_turn();
+                }
                 drop(conn);
                 self.engine.progress.mark_if_polled(&self.conn);
                 return Posted::all(1);
