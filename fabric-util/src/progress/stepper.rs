@@ -13,7 +13,6 @@ use fabric_core::cold_path;
 use super::event_loop::{EventLoop, Mode, Progress};
 use super::ready_list::{ReadyList, Source};
 use super::schedule::{Hold, Schedule};
-use crate::completion_ring::Outbox;
 use crate::fair_table::Network;
 use crate::stream::Deferral;
 
@@ -109,7 +108,7 @@ impl<S: Source> Stepper<S> {
         list: &ReadyList<S>,
         schedule: Option<&dyn Schedule>,
         event_loop: &L,
-        (mode, outbox): (Mode, &mut Outbox<'_>),
+        mode: Mode,
     ) -> Polled {
         self.begin(list);
         let mut polled = Polled::default();
@@ -123,7 +122,7 @@ impl<S: Source> Stepper<S> {
         };
         let mut at = 0;
         while at < self.ready.len() {
-            let Some(progress) = self.serve(at, (mode, outbox), schedule, event_loop) else {
+            let Some(progress) = self.serve(at, mode, schedule, event_loop) else {
                 at += 1;
                 continue;
             };
@@ -162,8 +161,7 @@ impl<S: Source> Stepper<S> {
         self.begin(list);
         let (mut at, mut all_held) = (0, schedule.is_some());
         while at < self.ready.len() {
-            let outbox = &mut Outbox::none();
-            match self.serve(at, (Mode::Unattended, outbox), schedule, event_loop) {
+            match self.serve(at, Mode::Unattended, schedule, event_loop) {
                 Some(Progress::More) => (at, all_held) = (at + 1, false),
                 Some(_) if self.ready[at].held.is_none() => _ = self.remove(at, list, event_loop),
                 _ => at += 1,
@@ -200,7 +198,7 @@ impl<S: Source> Stepper<S> {
     fn serve(
         &mut self,
         at: usize,
-        (mode, outbox): (Mode, &mut Outbox<'_>),
+        mode: Mode,
         schedule: Option<&dyn Schedule>,
         event_loop: &impl EventLoop<Source = S>,
     ) -> Option<Progress> {
@@ -212,7 +210,7 @@ impl<S: Source> Stepper<S> {
         }
         let source = &self.ready[at].source;
         source.ready_flag().begin();
-        let progress = event_loop.progress(source, &mut self.scratch, mode, outbox);
+        let progress = event_loop.progress(source, &mut self.scratch, mode);
         if progress == Progress::More && self.ready.len() > 1 {
             self.note_long(at);
         }
