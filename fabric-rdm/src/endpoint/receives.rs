@@ -300,35 +300,20 @@ impl PeerLink {
                 return self.break_off(shared, id);
             }
         };
-        if likely(is_whole && !met.of_many) {
-            // Its place is free again.
-            shared.windows.on_passed(account, bytes);
-            shared.place_from(&met, 0, from);
-            shared.end_met(&met, Status::Ok, head.immediate, None);
-            if unlikely(head.matched) {
-                self.say(shared, Control::Matched(head.number));
-            }
-        } else {
-            self.on_met(shared, met, head, (from, account, bytes));
-        }
-    }
-
-    /// A message whose place is not free at once has met a receive.
-    #[inline(never)]
-    fn on_met(
-        &mut self,
-        shared: &mut Shared,
-        met: Met,
-        head: &MessageHead,
-        (from, account, bytes): (&InSlot, Account, u64),
-    ) {
-        let credit = shared.take_place(account, bytes);
-        if head.way != Way::Whole {
+        if !is_whole {
+            let credit = shared.take_place(account, bytes);
             return self.begin_delivery(shared, met, head, credit);
         }
+        // In a receive of many its place is free when the application knows of it, else now.
+        let credit = if unlikely(met.of_many) {
+            shared.take_place(account, bytes)
+        } else {
+            shared.windows.on_passed(account, bytes);
+            None
+        };
         shared.place_from(&met, 0, from);
         shared.end_met(&met, Status::Ok, head.immediate, credit);
-        if head.matched {
+        if unlikely(head.matched) {
             self.say(shared, Control::Matched(head.number));
         }
     }
