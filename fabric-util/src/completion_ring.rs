@@ -28,7 +28,56 @@ struct RingState {
     armed: bool,
 }
 
+/// What a poll of a ring takes without the ring: completions that its own step makes.
+pub struct Outbox<'a> {
+    ring: Option<&'a CompletionRing>,
+    out: &'a mut [RawCompletion],
+    taken: usize,
+}
+
+impl<'a> Outbox<'a> {
+    /// Of a poll of this ring.
+    pub fn of(ring: &'a CompletionRing, out: &'a mut [RawCompletion]) -> Self {
+        Outbox { ring: Some(ring), out, taken: 0 }
+    }
+
+    /// Takes none: of a step that is not a poll's.
+    pub fn none() -> Self {
+        Outbox { ring: None, out: &mut [], taken: 0 }
+    }
+
+    /// Takes completions, if they are of its ring, nothing is there that may have to come before them, and there is room for all.
+    #[inline]
+    fn take(&mut self, ring: &CompletionRing, completions: [&[RawCompletion]; 2]) -> bool {
+        let count = completions[0].len() + completions[1].len();
+        if !self.ring.is_some_and(|of| std::ptr::eq(of, ring))
+            || ring.len.load(Ordering::Acquire) > 0
+            || self.out.len() - self.taken < count
+        {
+            return false;
+        }
+        for one in completions.into_iter().flatten() {
+            self.out[self.taken] = *one;
+            self.taken += 1;
+        }
+        true
+    }
+
+    /// How many it has taken.
+    pub fn taken(&self) -> usize {
+        self.taken
+    }
+}
+
 impl CompletionRing {
+    /// As [`push`](Self::push), to the poll that makes them if that can be.
+    #[inline]
+    pub fn push_or_hand(&self, completions: [&[RawCompletion]; 2], outbox: &mut Outbox<'_>) {
+        if !outbox.take(self, completions) {
+            self.push(completions);
+        }
+    }
+
     /// An empty ring; `stats` counts the sleepers that it wakes.
     ///
     /// # Errors
@@ -121,6 +170,29 @@ mod tests {
     use fabric_core::{Status, Token};
 
     use super::*;
+
+    fn completion(number: u64) -> RawCompletion {
+        RawCompletion::new(Token::from_bits(number), Status::Ok)
+    }
+
+    #[test]
+    fn a_poll_is_handed_what_it_makes_unless_something_comes_before() {
+        let [ring, other] = [(); 2].map(|()| CompletionRing::new(&Arc::default()).unwrap());
+        let mut out = [RawCompletion::default(); 3];
+        let mut outbox = Outbox::of(&ring, &mut out);
+        ring.push_or_hand([&[completion(1)], &[completion(2)]], &mut outbox);
+        other.push_or_hand([&[completion(10)], &[]], &mut outbox);
+        // There is no room for all of these, and the next one is behind them.
+        ring.push_or_hand([&[completion(3), completion(4)], &[]], &mut outbox);
+        ring.push_or_hand([&[completion(5)], &[]], &mut outbox);
+        assert_eq!(outbox.taken(), 2);
+        assert_eq!(out.map(|one| one.token.to_bits())[..2], [1, 2]);
+        let mut rest = [RawCompletion::default(); 8];
+        assert_eq!(ring.take(&mut rest), 3);
+        assert_eq!(rest.map(|one| one.token.to_bits())[..3], [3, 4, 5]);
+        ring.push_or_hand([&[completion(6)], &[]], &mut Outbox::none());
+        assert_eq!((ring.take(&mut rest), other.take(&mut rest)), (1, 1));
+    }
 
     #[test]
     fn takers_of_few_get_all_in_order() {

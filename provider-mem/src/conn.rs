@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use fabric_core::{EndpointAttr, EndpointId, Event};
+use fabric_util::completion_ring::Outbox;
 use fabric_util::progress::Progress;
 use fabric_util::refusal::RefuseReason;
 use fabric_util::stream::{
@@ -194,7 +195,7 @@ impl Conn {
     fn turn(self: &Arc<Self>) -> Option<Arc<Conn>> {
         let mut conn = self.lock();
         let other = conn.transport()?.there.clone();
-        let found = conn.turn(&mut [0; SCRATCH]);
+        let found = conn.turn(&mut [0; SCRATCH], &mut Outbox::none());
         if found == Progress::More {
             return Some(self.clone());
         }

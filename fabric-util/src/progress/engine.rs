@@ -40,6 +40,7 @@ use super::flush::{Flush, may_defer};
 use super::ready_list::{ReadyList, Source};
 use super::schedule::Schedule;
 use super::stepper::Stepper;
+use crate::completion_ring::Outbox;
 use crate::stream::Pending;
 use crate::sync::{AtomicBool, Mutex, fence};
 
@@ -108,9 +109,9 @@ impl<L: EventLoop> ProgressEngine<L> {
 
     /// An application polls and found nothing: a step, unless another thread is in one.
     #[inline]
-    pub fn poll(&self, event_loop: &L) {
+    pub fn poll(&self, event_loop: &L, outbox: &mut Outbox<'_>) {
         self.note_poll();
-        if self.step_polled(event_loop, Mode::Polled).is_none() {
+        if self.step_polled(event_loop, Mode::Polled, outbox).is_none() {
             self.contention.miss();
         }
     }
@@ -118,7 +119,7 @@ impl<L: EventLoop> ProgressEngine<L> {
     /// A step while an application polls: whether a connection was left to the thread that has it locked; `None`: another
     /// thread is in a step.
     #[inline]
-    fn step_polled(&self, event_loop: &L, mode: Mode) -> Option<bool> {
+    fn step_polled(&self, event_loop: &L, mode: Mode, outbox: &mut Outbox<'_>) -> Option<bool> {
         let mut stepper = self.stepper.try_lock()?;
         self.contention.clear();
         self.batch.clear_posts();
@@ -129,7 +130,7 @@ impl<L: EventLoop> ProgressEngine<L> {
         {
             event_loop.poll_events(&mut selector, false);
         }
-        let polled = stepper.poll(&self.ready, self.schedule_seam(), event_loop, mode);
+        let polled = stepper.poll(&self.ready, self.schedule_seam(), event_loop, (mode, outbox));
         if polled.again {
             cold_path();
             self.wake_if_it_took_over();
@@ -140,7 +141,7 @@ impl<L: EventLoop> ProgressEngine<L> {
     /// A step for posts that have been held for long: what the application has locked, and its steps, are left to it. False:
     /// some may be held on.
     fn step_beside(&self, event_loop: &L) -> bool {
-        let left = self.step_polled(event_loop, Mode::Beside);
+        let left = self.step_polled(event_loop, Mode::Beside, &mut Outbox::none());
         if left == Some(true) {
             self.batch.add_post();
         }

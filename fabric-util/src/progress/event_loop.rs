@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::ready_list::Source;
+use crate::completion_ring::Outbox;
 use crate::stream::Deferral;
 
 /// The thread that serves a connection.
@@ -54,7 +55,14 @@ pub trait EventLoop {
     type Waker;
 
     /// A step of one connection, with a buffer for its use: reads, executes, and writes what is due but for what is put off.
-    fn progress(&self, source: &Arc<Self::Source>, scratch: &mut [u8], mode: Mode) -> Progress;
+    /// `outbox`: where completions go if this is a step of a poll.
+    fn progress(
+        &self,
+        source: &Arc<Self::Source>,
+        scratch: &mut [u8],
+        mode: Mode,
+        outbox: &mut Outbox<'_>,
+    ) -> Progress;
 
     /// What the next steps of a connection put off, as a [`Schedule`](super::Schedule) says; nothing without one.
     fn defer(&self, source: &Arc<Self::Source>, what: Deferral);

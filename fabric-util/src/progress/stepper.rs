@@ -13,6 +13,7 @@ use fabric_core::cold_path;
 use super::event_loop::{EventLoop, Mode, Progress};
 use super::ready_list::{ReadyList, Source};
 use super::schedule::{Hold, Schedule};
+use crate::completion_ring::Outbox;
 use crate::fair_table::Network;
 use crate::stream::Deferral;
 
@@ -108,7 +109,7 @@ impl<S: Source> Stepper<S> {
         list: &ReadyList<S>,
         schedule: Option<&dyn Schedule>,
         event_loop: &L,
-        mode: Mode,
+        (mode, outbox): (Mode, &mut Outbox<'_>),
     ) -> Polled {
         self.begin(list);
         let mut polled = Polled::default();
@@ -122,7 +123,7 @@ impl<S: Source> Stepper<S> {
         };
         let mut at = 0;
         while at < self.ready.len() {
-            let Some(progress) = self.serve(at, mode, schedule, event_loop) else {
+            let Some(progress) = self.serve(at, (mode, outbox), schedule, event_loop) else {
                 at += 1;
                 continue;
             };
@@ -161,7 +162,8 @@ impl<S: Source> Stepper<S> {
         self.begin(list);
         let (mut at, mut all_held) = (0, schedule.is_some());
         while at < self.ready.len() {
-            match self.serve(at, Mode::Unattended, schedule, event_loop) {
+            let outbox = &mut Outbox::none();
+            match self.serve(at, (Mode::Unattended, outbox), schedule, event_loop) {
                 Some(Progress::More) => (at, all_held) = (at + 1, false),
                 Some(_) if self.ready[at].held.is_none() => _ = self.remove(at, list, event_loop),
                 _ => at += 1,
@@ -198,7 +200,7 @@ impl<S: Source> Stepper<S> {
     fn serve(
         &mut self,
         at: usize,
-        mode: Mode,
+        (mode, outbox): (Mode, &mut Outbox<'_>),
         schedule: Option<&dyn Schedule>,
         event_loop: &impl EventLoop<Source = S>,
     ) -> Option<Progress> {
@@ -210,7 +212,7 @@ impl<S: Source> Stepper<S> {
         }
         let source = &self.ready[at].source;
         source.ready_flag().begin();
-        let progress = event_loop.progress(source, &mut self.scratch, mode);
+        let progress = event_loop.progress(source, &mut self.scratch, mode, outbox);
         if progress == Progress::More && self.ready.len() > 1 {
             self.note_long(at);
         }

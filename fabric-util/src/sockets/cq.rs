@@ -9,7 +9,7 @@ use rustix::event::epoll;
 
 use super::engine::Engine;
 use super::family::SocketFamily;
-use crate::completion_ring::CompletionRing;
+use crate::completion_ring::{CompletionRing, Outbox};
 
 /// Queues of one domain whose sleepers drive. The kernel lets 500 of its wait sets watch one set that watches sockets, 100 where one
 /// more set is between, and 50 where two are: that of a queue which is made of two, and the application's (eventpoll.c, path_limits).
@@ -130,12 +130,14 @@ unsafe impl<F: SocketFamily> CqOps for SocketCq<F> {
         let found = if taken > 0 { self.found.load(Ordering::Relaxed) + 1 } else { 0 };
         self.found.store(found % MAX_FOUND, Ordering::Relaxed);
         if taken == 0 {
-            self.engine.progress.poll(&self.engine);
-            return self.ring.take(out);
+            let mut outbox = Outbox::of(&self.ring, out);
+            self.engine.progress.poll(&self.engine, &mut outbox);
+            let taken = outbox.taken();
+            return taken + self.ring.take(&mut out[taken..]);
         }
         // What is held waits for a poll, and this is one.
         if self.engine.progress.has_deferred_posts() || found == MAX_FOUND {
-            self.engine.progress.poll(&self.engine);
+            self.engine.progress.poll(&self.engine, &mut Outbox::none());
         } else {
             self.engine.progress.note_poll();
         }

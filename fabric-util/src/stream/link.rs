@@ -10,7 +10,7 @@ use fabric_core::{
 };
 use smallvec::SmallVec;
 
-use crate::completion_ring::CompletionRing;
+use crate::completion_ring::{CompletionRing, Outbox};
 use crate::region_table::RegionTable;
 use crate::stream::wire::frame::Header;
 
@@ -261,19 +261,25 @@ impl Link {
     /// Hands these to them. To be called before the lock of the link is released.
     #[inline]
     pub fn deliver(&mut self) {
+        self.deliver_to(&mut Outbox::none());
+    }
+
+    /// The same, to a poll that has them at once.
+    #[inline]
+    pub(super) fn deliver_to(&mut self, outbox: &mut Outbox<'_>) {
         if self.has_completions() {
-            self.push_made();
+            self.push_made(outbox);
         }
     }
 
     #[inline(never)] // not to be in the way of a turn that found nothing
-    fn push_made(&mut self) {
+    fn push_made(&mut self, outbox: &mut Outbox<'_>) {
         let LinkContext { send_ring, recv_ring, .. } = &self.context;
         if Arc::ptr_eq(send_ring, recv_ring) {
-            recv_ring.push([&self.made_recvs, &self.made_sends]);
+            recv_ring.push_or_hand([&self.made_recvs, &self.made_sends], outbox);
         } else {
-            recv_ring.push([&self.made_recvs, &[]]);
-            send_ring.push([&self.made_sends, &[]]);
+            recv_ring.push_or_hand([&self.made_recvs, &[]], outbox);
+            send_ring.push_or_hand([&self.made_sends, &[]], outbox);
         }
         self.made_recvs.clear();
         self.made_sends.clear();

@@ -9,8 +9,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "Engine::progress",
-            "conn.turn(scratch)",
-            "if mode == Mode::Unattended && conn.link.is_announced() { Progress::Idle } else { conn.turn(scratch) }",
+            "conn.turn(scratch, outbox)",
+            "if mode == Mode::Unattended && conn.link.is_announced() { Progress::Idle } else { conn.turn(scratch, outbox) }",
         )],
         cases: &["progress.target_sleep", "progress.target_compute"],
     },

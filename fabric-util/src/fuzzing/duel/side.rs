@@ -9,7 +9,7 @@ use fabric_core::{
 use super::books::{Books, FRESH, Landing, Order, Parcel};
 use super::memory::{Area, Guarded};
 use super::wire::DuelWire;
-use crate::completion_ring::CompletionRing;
+use crate::completion_ring::{CompletionRing, Outbox};
 use crate::fault::MaybeFaulty;
 use crate::progress::Progress;
 use crate::region_table::RegionTable;
@@ -112,7 +112,8 @@ impl DuelSide {
 
     /// Has a turn, with so much scratch memory.
     pub(super) fn turn(&mut self, scratch: usize) -> Progress {
-        let found = self.conn.lock(&self.host).turn(&mut self.scratch[..scratch]);
+        let found =
+            self.conn.lock(&self.host).turn(&mut self.scratch[..scratch], &mut Outbox::none());
         if !self.is_deaf {
             self.hear();
         }

@@ -6,6 +6,7 @@
 use loom::thread;
 
 use super::*;
+use crate::completion_ring::Outbox;
 use crate::fair_table::Network;
 use crate::progress::{Mode, Progress, ReadyFlag};
 use crate::stream::Deferral;
@@ -63,7 +64,7 @@ impl EventLoop for Model {
     type Waker = Arc<Edges>;
 
     /// Reads one byte at a time, so that a step may end with more to read.
-    fn progress(&self, conn: &Arc<Conn>, _: &mut [u8], _: Mode) -> Progress {
+    fn progress(&self, conn: &Arc<Conn>, _: &mut [u8], _: Mode, _: &mut Outbox<'_>) -> Progress {
         let mut state = conn.state.lock();
         let before = state.done;
         if std::mem::take(&mut state.owed) {
@@ -147,7 +148,7 @@ impl Model {
     fn beside_a_poll(self: &Arc<Self>, act: impl FnOnce(&Self)) {
         self.engine.mark_ready(&self.conn);
         let model = self.clone();
-        let poller = thread::spawn(move || model.engine.poll(&*model));
+        let poller = thread::spawn(move || model.engine.poll(&*model, &mut Outbox::none()));
         act(self);
         poller.join().unwrap();
     }
@@ -232,7 +233,7 @@ fn polling_stops_without_a_word() {
         model.engine.note_poll();
         let thread = model.start(SHORT);
         model.arrive(2);
-        model.engine.poll(&*model);
+        model.engine.poll(&*model, &mut Outbox::none());
         model.finish(thread);
     });
 }
@@ -305,7 +306,7 @@ fn application(model: &Arc<Model>) -> thread::JoinHandle<()> {
         while model.conn.state.lock().done < model.goal {
             model.engine.arm_manual(&*model);
             model.engine.waker.ready.wait();
-            model.engine.poll(&*model);
+            model.engine.poll(&*model, &mut Outbox::none());
             // What it may not take the thread is about to.
             thread::yield_now();
         }

@@ -1,6 +1,7 @@
 //! Whose turn it is when some always want more: steps of an engine over connections that only count their turns.
 
 use super::*;
+use crate::completion_ring::Outbox;
 use crate::fair_table::Network;
 use crate::progress::{Mode, Progress, ReadyFlag};
 use crate::stream::Deferral;
@@ -43,7 +44,7 @@ impl EventLoop for Model {
     type Selector = ();
     type Waker = ();
 
-    fn progress(&self, conn: &Arc<Conn>, _: &mut [u8], _: Mode) -> Progress {
+    fn progress(&self, conn: &Arc<Conn>, _: &mut [u8], _: Mode, _: &mut Outbox<'_>) -> Progress {
         conn.turns.fetch_add(1, Ordering::Relaxed);
         conn.finds
     }
@@ -97,7 +98,7 @@ fn share(step: impl Fn(&ProgressEngine<Model>)) {
 fn a_crowd_has_one_long_turn_for_each_of_a_client_from_elsewhere() {
     let model = Model::default();
     share(|engine| engine.run_once(&model, Duration::ZERO));
-    share(|engine| engine.poll(&model));
+    share(|engine| engine.poll(&model, &mut Outbox::none()));
 }
 
 #[test]
@@ -118,11 +119,11 @@ fn short_turns_and_peers_of_no_network_wait_for_none() {
 fn events_are_taken_behind_so_many_turns() {
     let looks = |size| {
         let (model, engine) = (Model::default(), engine(&crowd(size)));
-        engine.poll(&model);
+        engine.poll(&model, &mut Outbox::none());
         // The thread gives way to the one that polls.
         engine.run_once(&model, Duration::ZERO);
         let before = model.0.load(Ordering::Relaxed);
-        (0..64).for_each(|_| engine.poll(&model));
+        (0..64).for_each(|_| engine.poll(&model, &mut Outbox::none()));
         model.0.load(Ordering::Relaxed) - before
     };
     assert_eq!([1, 2, 32, 64].map(looks), [2, 4, 64, 64]);

@@ -8,6 +8,7 @@ use mio::Waker;
 
 use super::selector::Selector;
 use super::{ConnHost, Engine, EventSource, WAKE};
+use crate::completion_ring::Outbox;
 use crate::progress::{EventLoop, Mode, Progress};
 use crate::sockets::conn::SocketConn;
 use crate::sockets::family::SocketFamily;
@@ -24,7 +25,13 @@ impl<F: SocketFamily> EventLoop for Engine<F> {
     type Waker = Waker;
 
     #[inline]
-    fn progress(&self, conn: &Arc<SocketConn<F>>, scratch: &mut [u8], mode: Mode) -> Progress {
+    fn progress(
+        &self,
+        conn: &Arc<SocketConn<F>>,
+        scratch: &mut [u8],
+        mode: Mode,
+        outbox: &mut Outbox<'_>,
+    ) -> Progress {
         let host = ConnHost { engine: self, conn, polled: mode != Mode::Unattended };
         let mut conn = if mode == Mode::Beside {
             let Some(conn) = conn.stream.try_lock(host) else { return Progress::Locked };
@@ -32,7 +39,7 @@ impl<F: SocketFamily> EventLoop for Engine<F> {
         } else {
             conn.stream.lock(host)
         };
-        let progress = conn.turn(scratch);
+        let progress = conn.turn(scratch, outbox);
         if progress != Progress::Idle {
             // Under the stepper's lock: one writer at a time.
             self.turns.store(self.turns.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use fabric_core::{cold_path, likely, unlikely};
 
 use super::{ConnState, Host, Locked, Stage};
+use crate::completion_ring::Outbox;
 use crate::progress::Progress;
 use crate::stream::incoming::Received;
 use crate::stream::transmit::AckPolicy;
@@ -25,9 +26,9 @@ const UNASKED_TURNS: u32 = 64;
 impl<T: Transport, H: Host> Locked<'_, T, H> {
     /// Reads what came, executes it, writes what is due; before the connection is established, what makes it so. To be
     /// called when the transport has changed, and again if it returns `More`.
-    pub fn turn(&mut self, scratch: &mut [u8]) -> Progress {
+    pub fn turn(&mut self, scratch: &mut [u8], outbox: &mut Outbox<'_>) -> Progress {
         match self.state.stage {
-            Stage::Established => self.exchange(scratch),
+            Stage::Established => self.exchange(scratch, outbox),
             Stage::Connecting(_) => self.finish_connect(scratch),
             Stage::AwaitingReply(_) => self.receive_answer(scratch),
             Stage::Idle => Progress::Idle,
@@ -43,7 +44,7 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
     }
 
     #[inline]
-    fn exchange(&mut self, scratch: &mut [u8]) -> Progress {
+    fn exchange(&mut self, scratch: &mut [u8], outbox: &mut Outbox<'_>) -> Progress {
         if unlikely(self.completes_late()) {
             return Progress::Drained;
         }
@@ -116,7 +117,7 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
                 AckPolicy::Piggyback
             };
             // Before the peer can hear that it came: who hears that finds it in the queue.
-            self.state.link.deliver();
+            self.state.link.deliver_to(outbox);
             if likely(policy == AckPolicy::Piggyback && self.state.is_done()) {
                 return found;
             }

@@ -9,6 +9,7 @@ use fabric_core::{EndpointAttr, Error};
 
 use super::wire::Wire;
 use super::*;
+use crate::completion_ring::Outbox;
 use crate::progress::Progress;
 use crate::refusal::RefuseReason;
 use crate::stream::phase::Phase;
@@ -63,7 +64,7 @@ impl Peer {
     }
 
     pub(super) fn turn(&self) -> Progress {
-        self.lock().turn(&mut [0; 4096])
+        self.lock().turn(&mut [0; 4096], &mut Outbox::none())
     }
 
     /// Sends so many bytes, as the peer can take them.
