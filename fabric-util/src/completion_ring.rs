@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use fabric_core::{Armed, RawCompletion, cold_path, likely, unlikely};
 
 use crate::stats::Stats;
-use crate::sync::{AtomicUsize, Mutex, Wakeup};
+use crate::sync::{AtomicBool, AtomicUsize, Mutex, Wakeup};
 
 /// Completions on their way from a provider to the poller. The caller of the contract never has more operations in flight than it made
 /// queues for, so the ring is bounded by that.
@@ -16,6 +16,8 @@ pub struct CompletionRing {
     state: Mutex<RingState>,
     /// The ring's length, to see without the lock that it is empty.
     len: AtomicUsize,
+    /// Someone sleeps until the next completion. Changes under the lock.
+    armed: AtomicBool,
     wakeup: Wakeup,
     stats: Arc<Stats>,
 }
@@ -25,7 +27,6 @@ struct RingState {
     /// Completions in order, and how many of the first were taken; empty if all were.
     queue: Vec<RawCompletion>,
     taken: usize,
-    armed: bool,
 }
 
 /// What a poll of a ring takes without the ring: completions that its own step makes.
@@ -52,6 +53,7 @@ impl<'a> Outbox<'a> {
         let count = completions[0].len() + completions[1].len();
         if !self.ring.is_some_and(|of| std::ptr::eq(of, ring))
             || ring.len.load(Ordering::Acquire) > 0
+            || ring.armed.load(Ordering::Relaxed)
             || self.out.len() - self.taken < count
         {
             return false;
@@ -84,8 +86,8 @@ impl CompletionRing {
     /// As `eventfd(2)`: out of descriptors or memory.
     pub fn new(stats: &Arc<Stats>) -> io::Result<Arc<Self>> {
         let wakeup = Wakeup::new()?;
-        let (state, len) = (Mutex::default(), AtomicUsize::new(0));
-        Ok(Arc::new(CompletionRing { state, len, wakeup, stats: stats.clone() }))
+        let (state, len, armed) = Default::default();
+        Ok(Arc::new(CompletionRing { state, len, armed, wakeup, stats: stats.clone() }))
     }
 
     /// Adds completions, in order; wakes the sleeper if one armed the queue.
@@ -104,7 +106,8 @@ impl CompletionRing {
             completions.iter().for_each(|some| state.queue.extend_from_slice(some));
         }
         self.len.store(state.queue.len() - state.taken, Ordering::Release);
-        if unlikely(std::mem::take(&mut state.armed)) {
+        if unlikely(self.armed.load(Ordering::Relaxed)) {
+            self.armed.store(false, Ordering::Relaxed);
             self.wakeup.set();
             self.stats.wakeups.add(1);
         }
@@ -140,10 +143,10 @@ impl CompletionRing {
 
     /// Makes the next completion wake the sleeper, unless completions are there.
     pub fn arm(&self) -> Armed {
-        let mut state = self.state.lock();
+        let state = self.state.lock();
         self.wakeup.clear();
         if state.queue.is_empty() {
-            state.armed = true;
+            self.armed.store(true, Ordering::Relaxed);
             return Armed::Waiting;
         }
         Armed::Ready
@@ -167,9 +170,12 @@ mod loom_tests;
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::time::Instant;
+
     use fabric_core::{Status, Token};
 
     use super::*;
+    use crate::wakeup::wait_readable;
 
     fn completion(number: u64) -> RawCompletion {
         RawCompletion::new(Token::from_bits(number), Status::Ok)
@@ -192,6 +198,23 @@ mod tests {
         assert_eq!(rest.map(|one| one.token.to_bits())[..3], [3, 4, 5]);
         ring.push_or_hand([&[completion(6)], &[]], &mut Outbox::none());
         assert_eq!((ring.take(&mut rest), other.take(&mut rest)), (1, 1));
+    }
+
+    #[test]
+    fn a_sleeper_wakes_for_what_a_poll_makes() {
+        let ring = CompletionRing::new(&Arc::default()).unwrap();
+        let mut out = [RawCompletion::default(); 2];
+        assert_eq!(ring.arm(), Armed::Waiting);
+        let mut outbox = Outbox::of(&ring, &mut out);
+        ring.push_or_hand([&[completion(1)], &[]], &mut outbox);
+        assert_eq!(outbox.taken(), 0);
+        assert!(!ring.armed.load(Ordering::Relaxed));
+        assert!(wait_readable(ring.as_fd(), Some(Instant::now())).unwrap());
+        assert_eq!(ring.take(&mut out), 1);
+        // It is armed for one completion.
+        let mut outbox = Outbox::of(&ring, &mut out);
+        ring.push_or_hand([&[completion(2)], &[]], &mut outbox);
+        assert_eq!(outbox.taken(), 1);
     }
 
     #[test]

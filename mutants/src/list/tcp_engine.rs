@@ -57,10 +57,34 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "CompletionRing::push",
-            "std::mem::take(&mut state.armed)",
-            "std::mem::take(&mut state.armed) && false",
+            "unlikely(self.armed.load(Ordering::Relaxed))",
+            "unlikely(self.armed.load(Ordering::Relaxed)) && false",
         )],
         cases: &["completion.wait_wakeup", "completion.fd_poll"],
+    },
+    Mutant {
+        name: "handed_past_the_sleeper",
+        about: "a completion that a poll makes does not wake the sleeper who armed the queue",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            "Outbox::take",
+            "ring.armed.load(Ordering::Relaxed)",
+            "ring.armed.load(Ordering::Relaxed) && false",
+        )],
+        cases: &["completion.fd_polled"],
+    },
+    Mutant {
+        name: "handed_past_the_ring",
+        about: "a completion that a poll makes overtakes those that wait in the ring",
+        runs: Runs::Tests,
+        edits: &[edit(
+            "Outbox::take",
+            "ring.len.load(Ordering::Acquire) > 0",
+            "ring.len.load(Ordering::Acquire) > 0 && false",
+        )],
+        cases: &[
+            "anyfabric-util/lib/completion_ring::tests::a_poll_is_handed_what_it_makes_unless_something_comes_before",
+        ],
     },
     Mutant {
         name: "arm_without_looking",

@@ -30,6 +30,8 @@ pub(super) const CASES: &[Case] = cases! { Completion:
         "10^5 operations of every kind (10^6 in a soak run) complete once each, in order";
     waiting::fd_poll, Needs::SEND,
         "an armed descriptor is readable in epoll no later than the next completion";
+    waiting::fd_polled, Needs::SEND,
+        "a completion that is polled for makes an armed descriptor readable all the same";
     waiting::fd_drive, Needs::SEND_RMA,
         "a sleeper that drives is woken for a message; one that does not come is a target all the same";
     polling::late_poll, Needs::RMA,

@@ -200,6 +200,24 @@ pub(super) fn fd_drive(rig: &Rig) -> Outcome {
     Ok(())
 }
 
+/// Another thread may sleep on the descriptor of the queue that this one polls.
+pub(super) fn fd_polled(rig: &Rig) -> Outcome {
+    const ROUNDS: u64 = 500;
+    let (a, b) = rig.pair()?;
+    let epoll = watch(&b)?;
+    for round in 0..ROUNDS {
+        b.recv(Slices::none(), round)?;
+        let armed = if round % 2 == 0 { b.cq().arm()? } else { b.cq().arm_manual()? };
+        check_eq!(armed, Armed::Waiting, "arming before there is a message");
+        a.inject(b"", round)?;
+        b.expect_ok(round)?;
+        let readable = epoll.wait(rig.scaled(WAKEUP))?;
+        check!(readable, "the armed descriptor readable within {WAKEUP:?} of completion {round}");
+        a.expect_ok(round)?;
+    }
+    Ok(())
+}
+
 pub(super) fn fd_poll(rig: &Rig) -> Outcome {
     const ROUNDS: u64 = 100;
     const MESSAGES: usize = 1000;
