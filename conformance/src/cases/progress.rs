@@ -10,6 +10,7 @@ use std::sync::mpsc;
 
 use fabric::Armed;
 
+use crate::cases::completion::waiting::{message_by_epoll, watch};
 use crate::cases::crowd::joined;
 use crate::cases::places::Slots;
 use crate::prelude::*;
@@ -30,6 +31,8 @@ pub(super) const CASES: &[Case] = cases! { Progress:
     self::armed_no_tick, Needs::SEND,
         "1000 messages to a waiter in epoll: half of them are there within half a tick of 1 ms"
         .local_only("each message is timed from the post to the waiter's waking, by one clock").exclusive();
+    self::polls_stop, Needs::ALL,
+        "an end that polls through 1000 round trips and stops is a target, wakes, and hears its peer close";
     self::idle_is_free, Needs::SEND,
         "100 idle connections need less than 50 ms of processor time in 10 s" .exclusive();
 };
@@ -141,6 +144,57 @@ fn target_blocked_wait(rig: &Rig) -> Outcome {
         Ok(())
     })?;
     ops.check(rig, &a, &b)
+}
+
+/// One end of messages to and fro, which polls all the time.
+fn to_and_fro(end: &End, begins: bool, rounds: usize) -> Outcome {
+    const SENT: u64 = 1;
+    const RECEIVED: u64 = 2;
+    let mut sent = 0;
+    for round in 0..rounds {
+        end.recv(Slices::none(), RECEIVED)?;
+        if begins {
+            end.inject(b"", SENT)?;
+        }
+        loop {
+            let done = end.next()?;
+            check_eq!(done.status, Status::Ok, "what ends in round {round}");
+            if done.context == RECEIVED {
+                break;
+            }
+            sent += 1;
+        }
+        if !begins {
+            end.inject(b"", SENT)?;
+        }
+    }
+    (sent..rounds).try_for_each(|_| end.expect_ok(SENT).map(drop))
+}
+
+/// An end that polls all the time may be served in another way than one that sleeps.
+fn polls_stop(rig: &Rig) -> Outcome {
+    const ROUNDS: usize = 1000;
+    let (a, b) = rig.pair()?;
+    let mut ops = OneSided::new(&a, &b)?;
+    let epoll = watch(&b)?;
+    for stop in 0..4 {
+        thread::scope(|scope| {
+            let echo = scope.spawn(|| to_and_fro(&b, false, ROUNDS));
+            let first = to_and_fro(&a, true, ROUNDS);
+            joined(echo).and(first)
+        })?;
+        for _ in 0..2 {
+            ops.round(rig, &a)?;
+            thread::sleep(Duration::from_millis(5));
+        }
+        b.recv(Slices::none(), stop)?;
+        let armed = if stop % 2 == 0 { b.cq().arm()? } else { b.cq().arm_manual()? };
+        check_eq!(armed, Armed::Waiting, "arming before there is a message");
+        message_by_epoll(rig, (&a, &b), &epoll, stop)?;
+    }
+    ops.check(rig, &a, &b)?;
+    a.disconnect();
+    b.expect_closed_by_peer()
 }
 
 fn unmatched_alive(rig: &Rig) -> Outcome {

@@ -18,7 +18,8 @@
 //! takes over if the application does not come.
 //!
 //! Connections where something happened are ready: a step reads them directly. The selector is edge-triggered; a connection
-//! leaves the list only after a read that found it dry, so that the next byte is a new edge. The thread must therefore never
+//! leaves the list only after a read that found it dry, so that the next byte is a new edge. One that pollers have had many turns
+//! of is disarmed: what arrives for it costs no event until it leaves the list. The thread must therefore never
 //! sleep in the selector while a connection is ready, unless it has been woken: it takes over with a step that leaves none;
 //! from then on, until it ticks again, marking one ready wakes it, and pollers keep away from the selector, whose edges are
 //! the thread's.

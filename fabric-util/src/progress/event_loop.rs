@@ -43,6 +43,8 @@ pub trait EventLoop {
     const PATIENCE: u32 = 512;
     /// A poller takes events from the selector, by a system call, behind so many turns of connections.
     const EVENTS_EVERY: u64 = 32;
+    /// Turns that a poller has of a connection before it [disarms](EventLoop::disarm) it, where few are ready.
+    const DISARMED_AFTER: u32 = 1024;
     /// Posts behind others that the peer is busy with wait for more posts while no more bytes than this wait: much where
     /// transmitting is a system call, little where the peer could have them at once.
     const MAX_DEFERRED: usize = 64 << 10;
@@ -72,6 +74,12 @@ pub trait EventLoop {
     fn arm(&self, source: &Arc<Self::Source>) -> bool {
         let _ = source;
         false
+    }
+
+    /// A poller looks at a connection again and again: it needs no event of it, until it is armed. What events it has then is of
+    /// no consequence, so that an engine for which they cost something can do without.
+    fn disarm(&self, source: &Arc<Self::Source>) {
+        let _ = source;
     }
 
     /// Takes events from the selector, and marks their connections ready with

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fabric_core::cold_path;
+use fabric_core::{cold_path, unlikely};
 
 use super::event_loop::{EventLoop, Mode, Progress};
 use super::ready_list::{ReadyList, Source};
@@ -33,11 +33,13 @@ struct Ready<S> {
     held: Option<(Hold, Instant)>,
     /// The step in which it had its last long turn.
     last_long: u64,
+    /// Turns that pollers had of it, and did not leave it to the selector behind.
+    turns: u32,
 }
 
 impl<S> Ready<S> {
     fn new(source: Arc<S>) -> Self {
-        Ready { source, misses: 0, held: None, last_long: 0 }
+        Ready { source, misses: 0, held: None, last_long: 0, turns: 0 }
     }
 
     /// What is put off in the next step; `None`: all of it is.
@@ -116,10 +118,11 @@ impl<S: Source> Stepper<S> {
         if schedule.is_some_and(skips_poll) {
             return polled;
         }
-        let patience = match self.ready.len() > L::FEW {
-            true => PATIENCE_MANY,
-            false if cfg!(loom) => 0,
-            false => L::PATIENCE,
+        let few = self.ready.len() <= L::FEW;
+        let patience = match few {
+            false => PATIENCE_MANY,
+            true if cfg!(loom) => 0,
+            true => L::PATIENCE,
         };
         let mut at = 0;
         while at < self.ready.len() {
@@ -144,9 +147,13 @@ impl<S: Source> Stepper<S> {
             if ready.misses > patience && ready.held.is_none() {
                 cold_path();
                 polled.again |= self.remove(at, list, event_loop);
-            } else {
-                at += 1;
+                continue;
             }
+            ready.turns = ready.turns.wrapping_add(1);
+            if unlikely(ready.turns.is_multiple_of(L::DISARMED_AFTER)) && few {
+                event_loop.disarm(&ready.source);
+            }
+            at += 1;
         }
         self.end();
         polled

@@ -1,6 +1,7 @@
 //! Connections, as the engine and their endpoints share them.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use fabric_core::EndpointAttr;
 
@@ -20,12 +21,36 @@ pub(super) struct SocketConn<F: SocketFamily> {
     ready: ReadyFlag,
     /// The selector saw the end of the stream: read until there.
     ended: AtomicBool,
+    /// Its socket, as long as it has one; and whether the selector does without its events. Both change under its lock.
+    socket: AtomicI32,
+    disarmed: AtomicBool,
 }
 
 impl<F: SocketFamily> SocketConn<F> {
     pub(super) fn new(name: usize, attr: &EndpointAttr, context: LinkContext) -> Self {
         let stream = stream::Conn::new(F::NAME, attr, context);
-        SocketConn { name, stream, ready: ReadyFlag::default(), ended: AtomicBool::new(false) }
+        let (ready, ended, disarmed) = Default::default();
+        SocketConn { name, stream, ready, ended, socket: AtomicI32::new(-1), disarmed }
+    }
+
+    /// It gets this socket.
+    pub(super) fn set_socket(&self, fd: RawFd) {
+        self.socket.store(fd, Ordering::Relaxed);
+    }
+
+    /// Its socket, which is open while its stream has a transport.
+    pub(super) fn socket(&self) -> RawFd {
+        self.socket.load(Ordering::Relaxed)
+    }
+
+    /// Whether the selector does without its events.
+    #[inline]
+    pub(super) fn is_disarmed(&self) -> bool {
+        self.disarmed.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_disarmed(&self, disarmed: bool) {
+        self.disarmed.store(disarmed, Ordering::Relaxed);
     }
 
     /// The selector named it; `ended`: as one whose stream has ended.

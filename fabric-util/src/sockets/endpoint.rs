@@ -8,10 +8,9 @@ use fabric_core::provider::RequestId;
 use fabric_core::{
     EndpointAttr, EndpointId, EndpointOps, Error, Posted, RecvWork, Result, SendFlags, SendWork,
 };
-use mio::Interest;
 
 use super::conn::{SocketConn, SocketStream};
-use super::engine::{Engine, LockedConn};
+use super::engine::{CONN_EVENTS, Engine, LockedConn};
 use super::family::{PeerMemory, SocketFamily, SocketTransport};
 use super::interfaces;
 use crate::progress::Flush;
@@ -67,8 +66,8 @@ impl<F: SocketFamily> SocketEndpoint<F> {
     /// Has the engine watch the socket, which the connection is about to get.
     fn watch(&self, transport: Protected<F::Transport>) -> Result<SocketStream<F>> {
         let fd = transport.inner().as_fd().as_raw_fd();
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        self.engine.watch(fd, self.conn.name, self.conn.clone(), interest)?;
+        self.engine.watch(fd, self.conn.name, self.conn.clone(), CONN_EVENTS)?;
+        self.conn.set_socket(fd);
         Ok(self.engine.settings.stream::<F>(transport, self.conn.name))
     }
 

@@ -74,6 +74,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         cases: &["completion.fd_polled"],
     },
     Mutant {
+        name: "never_armed_again",
+        about: "a connection that the selector did without is not watched again",
+        runs: Runs::Tcp,
+        edits: &[edit("Engine::rearm", "conn.is_disarmed()", "conn.is_disarmed() && false")],
+        cases: &["progress.polls_stop"],
+    },
+    Mutant {
         name: "handed_past_the_ring",
         about: "a completion that a poll makes overtakes those that wait in the ring",
         runs: Runs::Tests,

@@ -168,7 +168,12 @@ pub(super) fn wait_timeout(rig: &Rig) -> Outcome {
 }
 
 /// A message to an end that is armed, which only the descriptor announces.
-fn message_by_epoll(rig: &Rig, (a, b): (&End, &End), epoll: &Epoll, round: u64) -> Outcome {
+pub(in crate::cases) fn message_by_epoll(
+    rig: &Rig,
+    (a, b): (&End, &End),
+    epoll: &Epoll,
+    round: u64,
+) -> Outcome {
     a.inject(b"", round)?;
     let readable = epoll.wait(rig.scaled(WAKEUP))?;
     check!(readable, "the armed descriptor readable within {WAKEUP:?} of message {round}");

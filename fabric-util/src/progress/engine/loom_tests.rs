@@ -30,6 +30,8 @@ struct State {
     owed: bool,
     /// What a step did: bytes read, credits sent.
     done: u32,
+    /// The selector does without its edges.
+    disarmed: bool,
 }
 
 struct Model {
@@ -59,6 +61,9 @@ impl Source for Conn {
 }
 
 impl EventLoop for Model {
+    /// As soon as can be.
+    const DISARMED_AFTER: u32 = 1;
+
     type Source = Conn;
     type Selector = Arc<Edges>;
     type Waker = Arc<Edges>;
@@ -85,6 +90,21 @@ impl EventLoop for Model {
     }
 
     fn defer(&self, _: &Arc<Conn>, _: Deferral) {}
+
+    /// What is there already is an edge, as where epoll_ctl(2) adds a socket.
+    fn arm(&self, conn: &Arc<Conn>) -> bool {
+        let mut state = conn.state.lock();
+        if std::mem::take(&mut state.disarmed) && state.unread > 0 {
+            self.add_edge();
+        }
+        false
+    }
+
+    /// With it goes an edge that was not taken.
+    fn disarm(&self, conn: &Arc<Conn>) {
+        conn.state.lock().disarmed = true;
+        *self.engine.waker.edge.lock() = false;
+    }
 
     fn poll_events(&self, edges: &mut Arc<Edges>, block: bool) -> bool {
         if block {
@@ -155,7 +175,14 @@ impl Model {
 
     /// Bytes come over the network.
     fn arrive(&self, bytes: u32) {
-        self.conn.state.lock().unread += bytes;
+        let mut state = self.conn.state.lock();
+        state.unread += bytes;
+        if !state.disarmed {
+            self.add_edge();
+        }
+    }
+
+    fn add_edge(&self) {
         let edges = &self.engine.waker;
         *edges.edge.lock() = true;
         edges.ready.set();

@@ -12,12 +12,16 @@ struct Conn {
     network: Option<Network>,
     finds: Progress,
     turns: AtomicUsize,
+    /// How often it was disarmed and armed.
+    disarmed: AtomicUsize,
+    armed: AtomicUsize,
 }
 
 impl Conn {
     fn new(host: Option<u8>, finds: Progress) -> Arc<Self> {
         let network = host.map(|host| Network::from(std::net::IpAddr::from([192, 0, 2, host])));
-        Arc::new(Conn { ready: ReadyFlag::default(), network, finds, turns: AtomicUsize::new(0) })
+        let (ready, turns, disarmed, armed) = Default::default();
+        Arc::new(Conn { ready, network, finds, turns, disarmed, armed })
     }
 
     fn turns(&self) -> usize {
@@ -50,6 +54,15 @@ impl EventLoop for Model {
     }
 
     fn defer(&self, _: &Arc<Conn>, _: Deferral) {}
+
+    fn arm(&self, conn: &Arc<Conn>) -> bool {
+        conn.armed.fetch_add(1, Ordering::Relaxed);
+        false
+    }
+
+    fn disarm(&self, conn: &Arc<Conn>) {
+        conn.disarmed.fetch_add(1, Ordering::Relaxed);
+    }
 
     fn poll_events(&self, _: &mut (), _: bool) -> bool {
         self.0.fetch_add(1, Ordering::Relaxed);
@@ -127,4 +140,24 @@ fn events_are_taken_behind_so_many_turns() {
         model.0.load(Ordering::Relaxed) - before
     };
     assert_eq!([1, 2, 32, 64].map(looks), [2, 4, 64, 64]);
+}
+
+/// Those that are few, and have no turn that finds nothing for long, need no events until the thread has them.
+#[test]
+#[cfg_attr(miri, ignore = "no memory is touched")]
+fn a_poller_disarms_what_it_looks_at_all_the_time() {
+    const TURNS: usize = Model::DISARMED_AFTER as usize;
+    let looks = |size, finds| {
+        let crowd: Vec<_> = (0..size).map(|_| Conn::new(None, finds)).collect();
+        let (model, engine) = (Model::default(), engine(&crowd));
+        (1..TURNS).for_each(|_| engine.poll(&model, &mut Outbox::none()));
+        assert!(crowd.iter().all(|conn| conn.disarmed.load(Ordering::Relaxed) == 0));
+        (0..TURNS + 1).for_each(|_| engine.poll(&model, &mut Outbox::none()));
+        let disarmed = crowd[0].disarmed.load(Ordering::Relaxed);
+        (0..3).for_each(|_| engine.run_once(&model, Duration::ZERO));
+        (disarmed, crowd[0].armed.load(Ordering::Relaxed))
+    };
+    assert_eq!(looks(Model::FEW, Progress::Drained), (2, 1));
+    assert_eq!(looks(Model::FEW + 1, Progress::Drained), (0, 1));
+    assert_eq!(looks(1, Progress::Idle), (0, 1));
 }

@@ -42,6 +42,8 @@ use selector::Selector;
 const TICK: Duration = Duration::from_millis(1);
 /// The selector's token of the waker.
 const WAKE: Token = Token(0);
+/// What a connection's socket is watched for.
+pub(super) const CONN_EVENTS: Interest = Interest::READABLE.add(Interest::WRITABLE);
 
 /// What a deadline is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -304,6 +306,21 @@ impl<F: SocketFamily> Engine<F> {
             self.forget(name);
             Error::system("watch socket", F::NAME, cause)
         })
+    }
+
+    /// Watches the socket of a connection again if the selector did without its events: what is there already is a new one.
+    pub(super) fn rearm(
+        &self,
+        conn: &SocketConn<F>,
+        locked: &mut LockedConn<'_, F>,
+    ) -> std::io::Result<()> {
+        if conn.is_disarmed() && locked.transport().is_some() {
+            self.shared.stats.system_calls.add(1);
+            let (fd, name) = (conn.socket(), Token(conn.name));
+            self.registry.register(&mut SourceFd(&fd), name, CONN_EVENTS)?;
+            conn.set_disarmed(false);
+        }
+        Ok(())
     }
 
     /// Watches a socket for datagrams on: what is there already is a new event.
