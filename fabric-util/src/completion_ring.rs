@@ -72,14 +72,6 @@ impl<'a> Outbox<'a> {
 }
 
 impl CompletionRing {
-    /// As [`push`](Self::push), to the poll that makes them if that can be.
-    #[inline]
-    pub fn push_or_hand(&self, completions: [&[RawCompletion]; 2], outbox: &mut Outbox<'_>) {
-        if !outbox.take(self, completions) {
-            self.push(completions);
-        }
-    }
-
     /// An empty ring; `stats` counts the sleepers that it wakes.
     ///
     /// # Errors
@@ -110,6 +102,14 @@ impl CompletionRing {
             self.armed.store(false, Ordering::Relaxed);
             self.wakeup.set();
             self.stats.wakeups.add(1);
+        }
+    }
+
+    /// As [`push`](Self::push), to the poll that makes them if that can be.
+    #[inline]
+    pub fn push_or_hand(&self, completions: [&[RawCompletion]; 2], outbox: &mut Outbox<'_>) {
+        if !outbox.take(self, completions) {
+            self.push(completions);
         }
     }
 

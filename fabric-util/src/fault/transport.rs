@@ -184,7 +184,8 @@ impl<T> MaybeFaulty<T> {
         }
     }
 
-    fn inner(&self) -> &T {
+    /// What it wraps.
+    pub(crate) fn inner(&self) -> &T {
         either!(self, inner => inner, faulty => &faulty.inner)
     }
 

@@ -1,7 +1,7 @@
 //! Connections, as the engine and their endpoints share them.
 
-use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use fabric_core::EndpointAttr;
 
@@ -14,6 +14,11 @@ use crate::stream::{self, LinkContext, Protected};
 /// What carries a connection's bytes.
 pub(super) type SocketStream<F> = MaybeFaulty<Protected<<F as SocketFamily>::Transport>>;
 
+/// Its socket.
+pub(super) fn socket<F: SocketFamily>(stream: &SocketStream<F>) -> RawFd {
+    stream.inner().inner().as_fd().as_raw_fd()
+}
+
 /// A connection. The engine has it as long as the socket is open, the endpoint as long as it lives.
 pub(super) struct SocketConn<F: SocketFamily> {
     pub(super) name: usize,
@@ -21,8 +26,7 @@ pub(super) struct SocketConn<F: SocketFamily> {
     ready: ReadyFlag,
     /// The selector saw the end of the stream: read until there.
     ended: AtomicBool,
-    /// Its socket, as long as it has one; and whether the selector does without its events. Both change under its lock.
-    socket: AtomicI32,
+    /// The selector does without its events. Changes in steps alone, one at a time.
     disarmed: AtomicBool,
 }
 
@@ -30,17 +34,7 @@ impl<F: SocketFamily> SocketConn<F> {
     pub(super) fn new(name: usize, attr: &EndpointAttr, context: LinkContext) -> Self {
         let stream = stream::Conn::new(F::NAME, attr, context);
         let (ready, ended, disarmed) = Default::default();
-        SocketConn { name, stream, ready, ended, socket: AtomicI32::new(-1), disarmed }
-    }
-
-    /// It gets this socket.
-    pub(super) fn set_socket(&self, fd: RawFd) {
-        self.socket.store(fd, Ordering::Relaxed);
-    }
-
-    /// Its socket, which is open while its stream has a transport.
-    pub(super) fn socket(&self) -> RawFd {
-        self.socket.load(Ordering::Relaxed)
+        SocketConn { name, stream, ready, ended, disarmed }
     }
 
     /// Whether the selector does without its events.

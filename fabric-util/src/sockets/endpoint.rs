@@ -67,7 +67,6 @@ impl<F: SocketFamily> SocketEndpoint<F> {
     fn watch(&self, transport: Protected<F::Transport>) -> Result<SocketStream<F>> {
         let fd = transport.inner().as_fd().as_raw_fd();
         self.engine.watch(fd, self.conn.name, self.conn.clone(), CONN_EVENTS)?;
-        self.conn.set_socket(fd);
         Ok(self.engine.settings.stream::<F>(transport, self.conn.name))
     }
 

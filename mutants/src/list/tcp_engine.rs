@@ -77,7 +77,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "never_armed_again",
         about: "a connection that the selector did without is not watched again",
         runs: Runs::Tcp,
-        edits: &[edit("Engine::rearm", "conn.is_disarmed()", "conn.is_disarmed() && false")],
+        edits: &[edit("Engine::arm", "conn.is_disarmed()", "conn.is_disarmed() && false")],
         cases: &["progress.polls_stop"],
     },
     Mutant {

@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use mio::Waker;
-use mio::unix::SourceFd;
 
 use super::selector::Selector;
 use super::{ConnHost, Engine, EventSource, WAKE};
@@ -54,19 +53,17 @@ impl<F: SocketFamily> EventLoop for Engine<F> {
 
     #[inline]
     fn arm(&self, conn: &Arc<SocketConn<F>>) -> bool {
-        let mut locked = self.lock(conn);
-        // Where the selector cannot watch it, its turns go on, and it tries again behind the next ones.
-        let watched = self.rearm(conn, &mut locked).is_ok();
-        (F::ARMS && locked.arm()) || !watched
+        match F::ARMS {
+            true => self.lock(conn).arm(),
+            // Where the selector cannot watch it, its turns go on, and it tries again behind the next ones.
+            false => conn.is_disarmed() && self.watch_again(conn).is_err(),
+        }
     }
 
     fn disarm(&self, conn: &Arc<SocketConn<F>>) {
-        let mut locked = self.lock(conn);
         // What a transport that is armed itself brings does not come by its socket.
-        if !F::ARMS && locked.transport().is_some() && !conn.is_disarmed() {
-            self.shared.stats.system_calls.add(1);
-            let gone = self.registry.deregister(&mut SourceFd(&conn.socket()));
-            conn.set_disarmed(gone.is_ok());
+        if !F::ARMS && !conn.is_disarmed() {
+            self.watch_no_longer(conn);
         }
     }
 

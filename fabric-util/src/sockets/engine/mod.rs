@@ -23,7 +23,7 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token, Waker};
 
 use super::acceptor::{Acceptor, AcceptorHost, AcceptorTimer, PendingConnection};
-use super::conn::{SocketConn, SocketStream};
+use super::conn::{SocketConn, SocketStream, socket};
 use super::datagram_socket::DatagramSocket;
 use super::family::{PeerMemory, Shared, SocketFamily};
 use super::settings::SocketSettings;
@@ -308,15 +308,22 @@ impl<F: SocketFamily> Engine<F> {
         })
     }
 
-    /// Watches the socket of a connection again if the selector did without its events: what is there already is a new one.
-    pub(super) fn rearm(
-        &self,
-        conn: &SocketConn<F>,
-        locked: &mut LockedConn<'_, F>,
-    ) -> std::io::Result<()> {
-        if conn.is_disarmed() && locked.transport().is_some() {
+    /// Has the selector do without the events of a connection.
+    #[cold]
+    fn watch_no_longer(&self, conn: &Arc<SocketConn<F>>) {
+        if let Some(stream) = self.lock(conn).transport() {
             self.shared.stats.system_calls.add(1);
-            let (fd, name) = (conn.socket(), Token(conn.name));
+            let gone = self.registry.deregister(&mut SourceFd(&socket::<F>(stream)));
+            conn.set_disarmed(gone.is_ok());
+        }
+    }
+
+    /// The reverse: what is there already is a new event.
+    #[cold]
+    fn watch_again(&self, conn: &Arc<SocketConn<F>>) -> std::io::Result<()> {
+        if let Some(stream) = self.lock(conn).transport() {
+            self.shared.stats.system_calls.add(1);
+            let (fd, name) = (socket::<F>(stream), Token(conn.name));
             self.registry.register(&mut SourceFd(&fd), name, CONN_EVENTS)?;
             conn.set_disarmed(false);
         }
