@@ -58,9 +58,11 @@ impl<'a> Outbox<'a> {
         {
             return false;
         }
-        for one in completions.into_iter().flatten() {
-            self.out[self.taken] = *one;
-            self.taken += 1;
+        for some in completions {
+            for one in some {
+                self.out[self.taken] = *one;
+                self.taken += 1;
+            }
         }
         true
     }

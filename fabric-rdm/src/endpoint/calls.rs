@@ -1,13 +1,12 @@
 //! What the thread of the [service](super::service) is asked for, and how it is woken for that.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 
 use fabric_util::wakeup::Wakeup;
-
-use super::lock::lock;
+use parking_lot::Mutex;
 
 /// What the thread is asked for.
 pub(super) enum Call {
@@ -41,7 +40,7 @@ impl Calls {
 
     /// Asks for something. Whether it is another thread than this one, and hears it.
     pub(super) fn call(&self, call: Call) -> bool {
-        let mut inbox = lock(&self.inbox);
+        let mut inbox = self.inbox.lock();
         if inbox.is_over {
             return false;
         }
@@ -54,18 +53,18 @@ impl Calls {
 
     /// This thread hears them from now on.
     pub(super) fn begin(&self) {
-        lock(&self.inbox).thread = Some(std::thread::current().id());
+        self.inbox.lock().thread = Some(std::thread::current().id());
     }
 
     /// Takes all, into an empty list, whose memory is for the next ones.
     pub(super) fn take(&self, calls: &mut Vec<Call>) {
         self.wakeup.clear();
-        std::mem::swap(calls, &mut lock(&self.inbox).calls);
+        std::mem::swap(calls, &mut self.inbox.lock().calls);
     }
 
     /// Nothing hears them any more, and those who wait for an answer get none.
     pub(super) fn end(&self) {
-        let mut inbox = lock(&self.inbox);
+        let mut inbox = self.inbox.lock();
         inbox.is_over = true;
         inbox.calls.clear();
     }

@@ -1,16 +1,17 @@
-//! The locks: those of the standard library or of loom, which know in checked builds that a thread holds them.
-
-#[cfg(loom)]
-use loom::sync as imp;
-#[cfg(not(loom))]
-use std::sync as imp;
+//! The locks: those of parking_lot, which have no poison to look for, or of loom. In checked builds a thread knows that it
+//! holds them.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::{PoisonError, TryLockError};
 use std::time::Duration;
 
+use parking_lot::{RwLock as RawRwLock, RwLockReadGuard, RwLockWriteGuard};
+
 use super::held::{Class, Held};
+#[cfg(loom)]
+use super::modelled::locks as imp;
+#[cfg(not(loom))]
+use parking_lot as imp;
 
 /// A mutual exclusion lock. Locks made at one place in the source are of one class; their order is checked by class.
 pub struct Mutex<T: ?Sized> {
@@ -23,6 +24,7 @@ pub struct Mutex<T: ?Sized> {
 pub struct MutexGuard<'a, T: ?Sized> {
     // Released before the thread forgets that it held it.
     inner: imp::MutexGuard<'a, T>,
+    #[allow(dead_code)] // for its drop
     held: Held,
 }
 
@@ -43,7 +45,7 @@ impl<T> Mutex<T> {
 
     /// The value, of a lock that no thread can hold any more.
     pub fn into_inner(self) -> T {
-        self.inner.into_inner().unwrap_or_else(PoisonError::into_inner)
+        self.inner.into_inner()
     }
 }
 
@@ -52,23 +54,19 @@ impl<T: ?Sized> Mutex<T> {
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         let held = self.class.enter();
-        MutexGuard { inner: self.inner.lock().unwrap_or_else(PoisonError::into_inner), held }
+        MutexGuard { inner: self.inner.lock(), held }
     }
 
     /// Takes the lock if it is free.
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        let inner = match self.inner.try_lock() {
-            Ok(inner) => inner,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
+        let inner = self.inner.try_lock()?;
         Some(MutexGuard { inner, held: self.class.enter_at_once() })
     }
 
     /// The value, without locking: the borrow is exclusive.
     pub fn get_mut(&mut self) -> &mut T {
-        self.inner.get_mut().unwrap_or_else(PoisonError::into_inner)
+        self.inner.get_mut()
     }
 }
 
@@ -128,57 +126,32 @@ impl Condvar {
     }
 
     /// Waits to be woken; wakes without a cause are possible.
-    pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        let MutexGuard { inner, held } = guard;
-        MutexGuard { inner: self.0.wait(inner).unwrap_or_else(PoisonError::into_inner), held }
+    pub fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        self.0.wait(&mut guard.inner);
+        guard
     }
 
     /// As [`wait`](Condvar::wait), for `time` at most.
     pub fn wait_timeout<'a, T>(
         &self,
-        guard: MutexGuard<'a, T>,
+        mut guard: MutexGuard<'a, T>,
         time: Duration,
     ) -> MutexGuard<'a, T> {
-        let MutexGuard { inner, held } = guard;
-        let waited = self.0.wait_timeout(inner, time);
-        MutexGuard { inner: waited.unwrap_or_else(PoisonError::into_inner).0, held }
+        self.0.wait_for(&mut guard.inner, time);
+        guard
     }
 
     /// Waits as long as `condition` is true, for `time` at most. Under loom a wait ends at once if there is no time, or
     /// never.
     pub fn wait_timeout_while<'a, T>(
         &self,
-        guard: MutexGuard<'a, T>,
+        mut guard: MutexGuard<'a, T>,
         time: Duration,
         condition: impl FnMut(&mut T) -> bool,
     ) -> MutexGuard<'a, T> {
-        let MutexGuard { inner, held } = guard;
-        MutexGuard { inner: wait_while(&self.0, inner, time, condition), held }
+        self.0.wait_while_for(&mut guard.inner, condition, time);
+        guard
     }
-}
-
-#[cfg(not(loom))]
-fn wait_while<'a, T>(
-    condvar: &imp::Condvar,
-    guard: imp::MutexGuard<'a, T>,
-    time: Duration,
-    condition: impl FnMut(&mut T) -> bool,
-) -> imp::MutexGuard<'a, T> {
-    let waited = condvar.wait_timeout_while(guard, time, condition);
-    waited.unwrap_or_else(PoisonError::into_inner).0
-}
-
-#[cfg(loom)]
-fn wait_while<'a, T>(
-    condvar: &imp::Condvar,
-    mut guard: imp::MutexGuard<'a, T>,
-    time: Duration,
-    mut condition: impl FnMut(&mut T) -> bool,
-) -> imp::MutexGuard<'a, T> {
-    while condition(&mut guard) && !time.is_zero() {
-        guard = condvar.wait(guard).unwrap_or_else(PoisonError::into_inner);
-    }
-    guard
 }
 
 impl fmt::Debug for Condvar {
@@ -190,13 +163,13 @@ impl fmt::Debug for Condvar {
 /// A lock that many readers, or one writer, hold.
 pub struct RwLock<T: ?Sized> {
     class: Class,
-    inner: std::sync::RwLock<T>,
+    inner: RawRwLock<T>,
 }
 
 /// A [`RwLock`] that is held for reading.
 #[must_use]
 pub struct ReadGuard<'a, T: ?Sized> {
-    inner: std::sync::RwLockReadGuard<'a, T>,
+    inner: RwLockReadGuard<'a, T>,
     #[allow(dead_code)] // for its drop
     held: Held,
 }
@@ -204,7 +177,7 @@ pub struct ReadGuard<'a, T: ?Sized> {
 /// A [`RwLock`] that is held for writing.
 #[must_use]
 pub struct WriteGuard<'a, T: ?Sized> {
-    inner: std::sync::RwLockWriteGuard<'a, T>,
+    inner: RwLockWriteGuard<'a, T>,
     #[allow(dead_code)] // for its drop
     held: Held,
 }
@@ -213,7 +186,7 @@ impl<T> RwLock<T> {
     /// A free lock.
     #[track_caller]
     pub const fn new(value: T) -> Self {
-        RwLock { class: Class::here(), inner: std::sync::RwLock::new(value) }
+        RwLock { class: Class::here(), inner: RawRwLock::new(value) }
     }
 }
 
@@ -222,17 +195,13 @@ impl<T: ?Sized> RwLock<T> {
     #[inline]
     pub fn read(&self) -> ReadGuard<'_, T> {
         let held = self.class.enter();
-        ReadGuard { inner: self.inner.read().unwrap_or_else(PoisonError::into_inner), held }
+        ReadGuard { inner: self.inner.read(), held }
     }
 
     /// Takes it for reading if no thread writes or waits to.
     #[inline]
     pub fn try_read(&self) -> Option<ReadGuard<'_, T>> {
-        let inner = match self.inner.try_read() {
-            Ok(inner) => inner,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
+        let inner = self.inner.try_read()?;
         Some(ReadGuard { inner, held: self.class.enter_at_once() })
     }
 
@@ -240,7 +209,7 @@ impl<T: ?Sized> RwLock<T> {
     #[inline]
     pub fn write(&self) -> WriteGuard<'_, T> {
         let held = self.class.enter();
-        WriteGuard { inner: self.inner.write().unwrap_or_else(PoisonError::into_inner), held }
+        WriteGuard { inner: self.inner.write(), held }
     }
 }
 
