@@ -1,10 +1,9 @@
 //! What is in flight of a shared receive queue. Its receives end in any order, so each has a slot with a number of its own.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use ahash::RandomState;
 use fabric_core::{EndpointId, cold_path};
+use fabric_util::endpoint_map::EndpointMap;
 use fabric_util::sync::{Mutex, MutexGuard};
 
 use crate::inflight::{Fate, InFlightOp};
@@ -24,7 +23,7 @@ pub(crate) struct SlotTable {
     posted: u64,
     /// Receives that count against the depth: those in a slot, and those whose completion was not taken yet.
     counted: usize,
-    endpoints: HashMap<EndpointId, Arc<EndpointShared>, RandomState>,
+    endpoints: EndpointMap<Arc<EndpointShared>>,
     /// What becomes of the receives that are left at the end.
     fate: Fate,
 }
@@ -44,8 +43,7 @@ impl Slots {
             depth,
             posted: 0,
             counted: 0,
-            // Ids are chosen here alone: any seeds do.
-            endpoints: HashMap::with_hasher(RandomState::with_seeds(1, 2, 3, 4)),
+            endpoints: EndpointMap::default(),
             fate: Fate::Free,
         }))
     }
@@ -127,15 +125,15 @@ impl SlotTable {
 
     /// An endpoint is gone; with [`Fate::Leak`] it may still touch any of the receives, from now on.
     pub(crate) fn remove_endpoint(&mut self, id: EndpointId, fate: Fate) {
-        self.endpoints.remove(&id);
+        self.endpoints.remove(id);
         if fate == Fate::Leak {
             self.fate = fate;
         }
     }
 
     #[inline]
-    pub(crate) fn endpoint(&self, id: EndpointId) -> Option<&Arc<EndpointShared>> {
-        self.endpoints.get(&id)
+    pub(crate) fn endpoint(&mut self, id: EndpointId) -> Option<&Arc<EndpointShared>> {
+        self.endpoints.get(id)
     }
 
     /// See [`SlotTable::remove_endpoint`].

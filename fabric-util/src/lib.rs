@@ -28,6 +28,7 @@ pub mod choices;
 pub mod completion_ring;
 pub mod datagram;
 pub mod emulate;
+pub mod endpoint_map;
 pub mod fair_table;
 pub mod fair_turns;
 pub mod fault;

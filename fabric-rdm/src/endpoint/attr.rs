@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use fabric::Domain;
 use fabric_core::{EndpointAttr, Error, Info, Result};
 
+use super::wire::MAX_INJECT;
 use crate::connection::Timeouts;
 use crate::window::WindowLimits;
 
@@ -122,7 +123,7 @@ impl RdmAttr {
         attr.recv_depth = (self.slots as usize).min(info.limits.recv_depth);
         attr.send_segments = attr.send_segments.max(2).min(info.limits.send_segments);
         attr.recv_segments = 1;
-        attr.inject = info.limits.inject.min(256);
+        attr.inject = info.limits.inject.min(MAX_INJECT);
         attr.connect_timeout = self.timeouts.attempt;
         attr
     }

@@ -99,7 +99,7 @@ impl PeerLink {
     pub(super) fn close(&mut self, shared: &mut Shared, id: ConnId) {
         if let Some(at) = self.conns.iter().position(|conn| conn.id == id) {
             let Conn { endpoint, posted, taken, .. } = self.conns.remove(at);
-            shared.conns.remove(&endpoint.id());
+            shared.conns.remove(endpoint.id());
             // Then nothing reads the heads any more.
             drop(endpoint);
             drop(taken);
@@ -271,8 +271,8 @@ impl Core {
         self.give_way();
     }
 
-    fn find_conn(&self, endpoint: EndpointId) -> Option<(Peer, ConnId)> {
-        self.shared.conns.get(&endpoint).copied()
+    fn find_conn(&mut self, endpoint: EndpointId) -> Option<(Peer, ConnId)> {
+        self.shared.conns.get(endpoint).copied()
     }
 
     pub(super) fn on_connected(&mut self, endpoint: EndpointId, data: &[u8]) {

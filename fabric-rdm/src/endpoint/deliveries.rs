@@ -10,7 +10,6 @@ use super::shared::Shared;
 use super::slots::Slots;
 use super::table::OpKey;
 use super::wire::{MessageHead, Way};
-use crate::matching::ReceiveId;
 use crate::window::Account;
 
 /// A frame as it lies in its slot.
@@ -55,6 +54,26 @@ impl Delivery {
     }
 }
 
+impl Met {
+    /// That of a receive with this context. No call has its address before it is where it stays: so it is put together there, and
+    /// never read as a whole right behind the writes of its parts, which a processor waits for.
+    #[inline(always)] // as above
+    fn completion(&self, context: u64, status: Status, immediate: Option<u32>) -> Completion {
+        let is_truncated = status == Status::Ok && unlikely(self.len < self.envelope.len);
+        let status = if is_truncated { Status::Truncated } else { status };
+        let mut completion = Completion::new(context, Kind::Recv, status);
+        completion.peer = Some(self.envelope.source);
+        completion.tag = self.envelope.tag;
+        if matches!(status, Status::Ok | Status::Truncated) {
+            completion.len = self.len;
+            completion.message_len = self.envelope.len;
+            completion.offset = self.offset;
+            completion.immediate = immediate;
+        }
+        completion
+    }
+}
+
 impl Shared {
     /// A message is in its receive.
     #[inline(always)] // one place that is executed for each message calls it
@@ -67,36 +86,26 @@ impl Shared {
     ) {
         let Some(recv) = self.recvs.get(met.recv) else { return };
         let (context, signaled) = (recv.context, recv.signaled);
-        let is_truncated = status == Status::Ok && unlikely(met.len < met.envelope.len);
-        let status = if is_truncated { Status::Truncated } else { status };
-        let mut completion = Completion::new(context, Kind::Recv, status);
-        completion.peer = Some(met.envelope.source);
-        completion.tag = met.envelope.tag;
-        if matches!(status, Status::Ok | Status::Truncated) {
-            completion.len = met.len;
-            completion.message_len = met.envelope.len;
-            completion.offset = met.offset;
-            completion.immediate = immediate;
-        }
         if unlikely(met.of_many) {
-            // The place is free when the application knows of the message: so these are bounded.
-            return self.end_one_of_many(completion, signaled, credit, met.receive);
+            return self.end_one_of_many(met, context, (signaled, status), immediate, credit);
         }
         self.recvs.remove(met.recv);
         self.free_place(credit);
-        self.end_recv(completion, signaled, true, None);
+        self.end_recv(met.completion(context, status, immediate), signaled, true, None);
     }
 
     #[inline(never)] // not to be in the way of others
     fn end_one_of_many(
         &mut self,
-        completion: Completion,
-        signaled: bool,
+        met: &Met,
+        context: u64,
+        (signaled, status): (bool, Status),
+        immediate: Option<u32>,
         credit: Option<(Account, u64)>,
-        receive: Option<ReceiveId>,
     ) {
-        self.end_recv(completion, signaled, false, credit);
-        let released = receive.and_then(|receive| self.matcher.delivered(receive));
+        // The place is free when the application knows of the message: so these are bounded.
+        self.end_recv(met.completion(context, status, immediate), signaled, false, credit);
+        let released = met.receive.and_then(|receive| self.matcher.delivered(receive));
         released.into_iter().for_each(|released| self.end_released(released));
     }
 

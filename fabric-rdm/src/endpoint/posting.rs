@@ -10,11 +10,8 @@ use super::op::PayloadRef;
 use super::shared::Shared;
 use super::slots::Posting;
 use super::table::OpKey;
-use super::wire::Frame;
+use super::wire::{Encoded, Frame};
 use crate::connection::ConnId;
-
-/// The most that is sent by copying it into the operation.
-pub(super) const MAX_INJECT: usize = 256;
 
 /// Whether something was posted, or has to wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -178,15 +175,16 @@ impl PeerLink {
         &mut self,
         shared: &mut Shared,
         key: OpKey,
-        head: &[u8],
+        frame: &mut Encoded,
         (payload, how): (PayloadRef<'_>, How),
     ) -> Result<(), Error> {
-        let (start, end) = (head.len(), head.len() + payload.len());
         match payload {
-            PayloadRef::Slice(slice) if end > shared.connection_attr.inject => {
+            PayloadRef::Slice(slice)
+                if frame.len() + slice.len() > shared.connection_attr.inject =>
+            {
                 cold_path(); // for a long message
-                let (at, kept) = shared.heads.write(head).map_err(|_| Error::Again)?;
-                let slices = [kept.slice(start), slice];
+                let (at, kept) = shared.heads.write(frame.as_bytes()).map_err(|_| Error::Again)?;
+                let slices = [kept.slice(frame.len()), slice];
                 let what = (PostedKind::Op(key), Some(at));
                 // Its memory is the application's again when it is acknowledged.
                 let op = How { lazy: false, ..how }.of(Op::send(&slices[..]));
@@ -195,13 +193,12 @@ impl PeerLink {
                 })
             }
             payload => {
-                let mut bytes = [0; MAX_INJECT];
-                bytes[..start].copy_from_slice(head);
+                let room = frame.room(payload.len());
                 match payload {
-                    PayloadRef::Slice(slice) => slice.read_at(0, &mut bytes[start..end])?,
-                    PayloadRef::Bytes(from) => bytes[start..end].copy_from_slice(from),
+                    PayloadRef::Slice(slice) => slice.read_at(0, room)?,
+                    PayloadRef::Bytes(from) => room.copy_from_slice(from),
                 }
-                let op = how.of(Op::inject(&bytes[..end]));
+                let op = how.of(Op::inject(frame.as_bytes()));
                 self.try_post(self.current, shared, (PostedKind::Op(key), None), |context, to| {
                     to.post(&op.context(context))
                 })

@@ -69,7 +69,7 @@ impl Core {
 
     /// A receive of a connection has completed.
     pub(super) fn on_slot(&mut self, slot: u32, completion: &RawCompletion) {
-        let from = self.shared.conns.get(&completion.endpoint).copied();
+        let from = self.shared.conns.get(completion.endpoint).copied();
         if unlikely(!completion.is_ok()) {
             // Its connection ends.
         } else if unlikely(completion.kind == OpKind::RecvWrite) {
@@ -103,19 +103,19 @@ impl Core {
         let mut look = [0; LOOK];
         let seen = &mut look[..len.min(LOOK)];
         InSlot { slot, start: 0, len }.read(&self.shared.slots, seen);
-        let decoded = Frame::decode(seen).ok();
-        let Some((frame, start)) =
-            decoded.filter(|(frame, start)| likely(frame.has_payload()) || *start == len)
-        else {
-            return self.break_off(peer, id);
+        // It stays where it was put together: see `Met::completion`.
+        let decoded = Frame::decode(seen);
+        let (frame, start) = match &decoded {
+            Ok((frame, start)) if likely(frame.has_payload()) || *start == len => (frame, *start),
+            _ => return self.break_off(peer, id),
         };
         self.on_heard(peer, id);
         let from = InSlot { slot, start, len: len - start };
         let Some((link, shared)) = self.find_link(peer) else { return cold_path() };
         match frame {
-            Frame::Message(head) => link.on_message(shared, id, &head, &from),
+            Frame::Message(head) => link.on_message(shared, id, head, &from),
             Frame::Confirm => self.on_confirm_frame(peer, id, &from),
-            frame => link.on_control(shared, id, &frame, &from),
+            frame => link.on_control(shared, id, frame, &from),
         }
     }
 
@@ -262,7 +262,7 @@ impl Shared {
     pub(super) fn add_recv(&mut self, recv: &Recv<'_>) -> Result<OpKey, Error> {
         self.domain.check_slice("recv", recv.into, Access::LOCAL_WRITE)?;
         let (context, signaled, into) = (recv.context, recv.signaled, recv.into.hold()?);
-        Ok(self.recvs.insert(RecvOp { context, signaled, into, id: None }))
+        Ok(self.recvs.insert_with(|| RecvOp { context, signaled, into, id: None }))
     }
 }
 

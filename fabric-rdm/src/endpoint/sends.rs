@@ -54,7 +54,8 @@ impl Core {
                 way: Way::Whole,
             };
             let waits_match = send.matched;
-            let key = shared.sends.insert(SendOp { posts: 1, waits_match, ..op(Body::Posted) });
+            let key =
+                shared.sends.insert_with(|| SendOp { posts: 1, waits_match, ..op(Body::Posted) });
             let how = How { fence: send.fence, lazy: !send.signaled && !send.matched };
             let sent = link.transmit_now(shared, key, head, (payload, how));
             if let Ok(true) = sent {
@@ -108,7 +109,7 @@ impl Core {
             }
         };
         if link.is_clear() && charged != Some(None) {
-            let key = shared.sends.insert(SendOp { posts: 1, ..one_sided(Body::Posted) });
+            let key = shared.sends.insert_with(|| SendOp { posts: 1, ..one_sided(Body::Posted) });
             match link.post_direct(shared, key, op) {
                 Ok(true) => {
                     if charged.is_some() {
@@ -200,7 +201,7 @@ impl Core {
 
     /// An operation of a send queue has completed.
     pub(super) fn on_sent(&mut self, number: u64, completion: &RawCompletion) {
-        let Some(&(peer, id)) = self.shared.conns.get(&completion.endpoint) else {
+        let Some(&(peer, id)) = self.shared.conns.get(completion.endpoint) else {
             cold_path();
             return self.on_own_sent(number, completion);
         };

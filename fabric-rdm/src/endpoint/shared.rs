@@ -1,11 +1,11 @@
 //! What all links of an endpoint share: its queues, its tables, and what has ended.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use ahash::RandomState;
 use fabric::{Capabilities, CompletionQueue, Domain, EventQueue, Op, OwnedOp};
-use fabric_core::{EndpointAttr, EndpointId, Result, unlikely};
+use fabric_core::{EndpointAttr, Result, unlikely};
+use fabric_util::endpoint_map::EndpointMap;
 
 use super::attr::RdmAttr;
 use super::completion::{Completion, Kind, Status};
@@ -18,7 +18,6 @@ use super::table::{OpKey, Table};
 use super::wire::Way;
 use crate::address::Address;
 use crate::connection::{ConnId, DeathCause};
-use crate::hash::keyed_hasher;
 use crate::identity::EndpointIdentity;
 use crate::matching::{MatchLimits, Matcher, Released};
 use crate::peers::Peer;
@@ -84,7 +83,7 @@ pub(super) struct Shared {
     pub(super) counters: Counters,
     /// At most two of a peer: those that were not taken.
     pub(super) peer_events: VecDeque<PeerEvent>,
-    pub(super) conns: HashMap<EndpointId, (Peer, ConnId), RandomState>,
+    pub(super) conns: EndpointMap<(Peer, ConnId)>,
     /// Links that are to be looked at.
     pub(super) dirty: VecDeque<Peer>,
     pub(super) strangers: u32,
@@ -146,7 +145,7 @@ impl Shared {
             own_written: 0,
             counters: Counters::new(),
             peer_events: VecDeque::new(),
-            conns: HashMap::with_hasher(keyed_hasher()?),
+            conns: EndpointMap::default(),
             dirty: VecDeque::new(),
             strangers: 0,
             removed_attempts: 0,

@@ -37,17 +37,30 @@ impl<T> Table<T> {
         OpKey { index, generation }
     }
 
-    #[inline(always)] // once for each operation
     pub(super) fn insert(&mut self, value: T) -> OpKey {
-        let key = self.next_key();
-        match self.free.pop() {
-            Some(index) => self.slots[index as usize].value = Some(value),
-            None => {
-                cold_path();
-                self.slots.push(TableSlot { generation: 0, value: Some(value) });
-            }
-        }
-        key
+        self.insert_with(|| value)
+    }
+
+    /// The value is made where it stays: nothing in between can fail, so that it need not be whole elsewhere before.
+    #[inline(always)] // once for each operation
+    pub(super) fn insert_with(&mut self, make: impl FnOnce() -> T) -> OpKey {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None => self.add_slot(),
+        };
+        // The slot is there.
+        let slot = self.slots.get_mut(index as usize);
+        let generation = slot.map_or(0, |slot| {
+            slot.value = Some(make());
+            slot.generation
+        });
+        OpKey { index, generation }
+    }
+
+    #[cold]
+    fn add_slot(&mut self) -> u32 {
+        self.slots.push(TableSlot { generation: 0, value: None });
+        (self.slots.len() - 1) as u32
     }
 
     pub(super) fn get(&self, key: OpKey) -> Option<&T> {

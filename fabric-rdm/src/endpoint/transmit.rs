@@ -286,10 +286,10 @@ impl PeerLink {
         len: u64,
         message: &Outgoing,
     ) -> Sent {
-        let encoded = Frame::Message(message.head(len, Way::Whole)).encode();
+        let mut encoded = Frame::Message(message.head(len, Way::Whole)).encode();
         let how = How { fence: message.fence, lazy: false };
         let payload = (message.source.payload(), how);
-        let posted = self.post_frame(shared, key, encoded.as_bytes(), payload);
+        let posted = self.post_frame(shared, key, &mut encoded, payload);
         self.sent(shared, self.current, posted)
     }
 
@@ -307,8 +307,8 @@ impl PeerLink {
     ) -> Result<bool, Error> {
         let (_, sent, _) = self.connection.numbers();
         head.number = sent;
-        let encoded = Frame::Message(head).encode();
-        match self.post_frame(shared, key, encoded.as_bytes(), payload) {
+        let mut encoded = Frame::Message(head).encode();
+        match self.post_frame(shared, key, &mut encoded, payload) {
             Ok(()) => {}
             Err(error) if has_to_wait(&error) => return Ok(false),
             Err(error) => return Err(error),
@@ -333,7 +333,7 @@ impl PeerLink {
             self.serving.pop_front();
             return true;
         };
-        let encoded = Frame::Data(message.number).encode();
+        let mut encoded = Frame::Data(message.number).encode();
         let left = len - message.taken;
         let room = match message.source.payload() {
             PayloadRef::Bytes(_) => shared.connection_attr.inject as u64,
@@ -341,7 +341,7 @@ impl PeerLink {
         };
         let piece = left.min(room - DATA_HEAD as u64);
         let part = message.source.part(message.taken as usize, piece as usize);
-        let posted = self.post_frame(shared, key, encoded.as_bytes(), (part, How::default()));
+        let posted = self.post_frame(shared, key, &mut encoded, (part, How::default()));
         let is_sent = self.sent(shared, self.current, posted) == Sent::Yes;
         if is_sent {
             message.taken += piece;

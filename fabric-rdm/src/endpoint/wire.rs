@@ -18,6 +18,8 @@ pub(super) struct WireError;
 pub(super) const HEAD: usize = size_of::<RawHead>();
 /// As many bytes as are before the bytes of a [`Frame::Data`].
 pub(super) const DATA_HEAD: usize = size_of::<RawNumber>();
+/// The most that is sent by copying it into the operation.
+pub(super) const MAX_INJECT: usize = 256;
 /// Every frame but those with payload has at most so many bytes.
 pub(super) const MAX_CONTROL: usize = size_of::<RawNumber>() + 24 + MAX_ADDRESS_BYTES;
 
@@ -126,24 +128,34 @@ struct RawFlow {
     numbers: [U64; 4],
 }
 
-/// The bytes of a frame, on the stack.
-#[derive(Clone, Copy)]
+/// The bytes of a frame, on the stack, with room for a payload that is copied behind them.
 pub(super) struct Encoded {
-    bytes: [u8; ENCODED],
+    bytes: [u8; MAX_INJECT],
     len: usize,
 }
 
-const ENCODED: usize = HEAD + RemoteRegion::BYTES;
-const _: () = assert!(size_of::<RawNumber>() <= HEAD && size_of::<RawFlow>() <= ENCODED);
-
 impl Encoded {
     fn new(parts: [&[u8]; 2]) -> Self {
-        let mut encoded = Encoded { bytes: [0; ENCODED], len: 0 };
+        let mut encoded = Encoded { bytes: [0; MAX_INJECT], len: 0 };
         for part in parts {
-            encoded.bytes[encoded.len..][..part.len()].copy_from_slice(part);
-            encoded.len += part.len();
+            encoded.room(part.len()).copy_from_slice(part);
         }
         encoded
+    }
+
+    /// The next bytes of it.
+    ///
+    /// # Panics
+    /// If there are more than [`MAX_INJECT`].
+    #[inline]
+    pub(super) fn room(&mut self, len: usize) -> &mut [u8] {
+        let start = self.len;
+        self.len += len;
+        &mut self.bytes[start..self.len]
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
     }
 
     pub(super) fn as_bytes(&self) -> &[u8] {

@@ -5,7 +5,7 @@ use fabric_core::{Error, Result, unlikely};
 
 use super::outcome::{Arrived, Ending, Match, MessageId, ReceiveId, ReleaseReason, Released};
 use super::pattern::{Envelope, Pattern};
-use super::posted::{Posted, PostedReceive};
+use super::posted::{Found, Posted, PostedReceive};
 use super::slab::{MAX_VALUES, Slab};
 use super::unexpected::{Message, Unexpected};
 use crate::hash::keyed_hasher;
@@ -158,7 +158,7 @@ impl<R: Copy, M> Matcher<R, M> {
         let at = self.posted.insert(posted).ok_or(Error::Again)?;
         let mut is_open = true;
         while is_open && let Some(message) = self.take_message(&pattern) {
-            match self.meet(at, message) {
+            match self.meet_of_many(ReceiveId { seq, at }, message) {
                 Ok(it) => matched(it),
                 Err(_) => break,
             }
@@ -203,8 +203,8 @@ impl<R: Copy, M> Matcher<R, M> {
         keep: impl FnOnce(P) -> M,
     ) -> Result<Arrived<R, P>, P> {
         let mut message = Message { envelope, payload };
-        if let Some(at) = self.posted.find(&envelope, &self.hasher) {
-            match self.meet(at, message) {
+        if let Some(found) = self.posted.find(&envelope, &self.hasher) {
+            match self.meet(&found, message) {
                 Ok(it) => return Ok(Arrived::Matched(it)),
                 Err(unmet) => message = unmet,
             }
@@ -218,16 +218,16 @@ impl<R: Copy, M> Matcher<R, M> {
         Ok(Arrived::Waits(MessageId { seq, at }))
     }
 
-    /// A receive that has a place takes a message. `Err`: there is no such receive.
+    /// A receive that was found takes a message. `Err`: there is no such receive.
     #[inline(always)] // one place that is executed for each message calls it
-    fn meet<P>(&mut self, at: u32, message: Message<P>) -> Result<Match<R, P>, Message<P>> {
-        let Some(receive) = self.posted.get_mut(at) else { return Err(message) };
-        let id = ReceiveId { seq: receive.seq, at };
+    fn meet<P>(&mut self, found: &Found, message: Message<P>) -> Result<Match<R, P>, Message<P>> {
+        let Some(receive) = self.posted.get(found.at) else { return Err(message) };
+        let id = ReceiveId { seq: receive.seq, at: found.at };
         if unlikely(receive.buffer != NO_BUFFER) {
             return self.meet_of_many(id, message);
         }
         let (context, capacity) = (receive.context, receive.capacity);
-        self.posted.remove(at, &self.hasher);
+        self.posted.take(found);
         Ok(match_one(id, context, capacity, message))
     }
 

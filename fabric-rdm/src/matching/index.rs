@@ -2,6 +2,7 @@
 
 use fabric_core::{cold_path, likely};
 use hashbrown::HashTable;
+use hashbrown::hash_table::OccupiedEntry;
 
 use super::links::{Links, Remaining};
 
@@ -19,8 +20,28 @@ pub(super) struct Index {
 impl Index {
     /// The oldest value of the key with this hash, where `has_key` says whether a value has that key.
     #[inline]
-    pub(super) fn first(&self, hash: u64, mut has_key: impl FnMut(u32) -> bool) -> Option<u32> {
-        self.firsts.find(hash, |first| has_key(first & !ONLY)).map(|first| first & !ONLY)
+    pub(super) fn first(&self, hash: u64, has_key: impl FnMut(u32) -> bool) -> Option<u32> {
+        self.find_first(hash, has_key).map(|(first, _)| first)
+    }
+
+    /// The same, and the bucket that it is in until something changes.
+    #[inline]
+    pub(super) fn find_first(
+        &self,
+        hash: u64,
+        mut has_key: impl FnMut(u32) -> bool,
+    ) -> Option<(u32, usize)> {
+        let bucket = self.firsts.find_bucket_index(hash, |first| has_key(first & !ONLY))?;
+        Some((self.firsts.get_bucket(bucket)? & !ONLY, bucket))
+    }
+
+    /// Takes out a value that was [found](Self::find_first) in this bucket.
+    #[inline(always)] // one place that is executed for each message calls it
+    pub(super) fn take_first(&mut self, links: &mut impl Links, at: u32, bucket: usize) {
+        match self.firsts.get_bucket_entry(bucket) {
+            Ok(entry) => take(entry, links, at),
+            Err(_) => cold_path(),
+        }
     }
 
     /// Adds a value behind the others of its key. `hash_of` gives the hash of any value that is here.
@@ -49,28 +70,35 @@ impl Index {
     }
 
     /// Takes a value out, by the hash of its key.
-    #[inline(always)] // one place that is executed for each message calls it
+    #[inline]
     pub(super) fn remove(&mut self, links: &mut impl Links, at: u32, hash: u64) {
         // By its number: what is compared is in the table.
-        let Ok(mut entry) = self.firsts.find_entry(hash, |first| first & !ONLY == at) else {
-            // It has others before it.
-            cold_path();
-            links.unlink(at);
-            return;
-        };
-        if likely(*entry.get() & ONLY != 0) {
-            entry.remove();
-            return;
-        }
-        match links.unlink(at) {
-            Remaining::First(first) => *entry.get_mut() = first,
-            _ => drop(entry.remove()),
+        match self.firsts.find_entry(hash, |first| first & !ONLY == at) {
+            Ok(entry) => take(entry, links, at),
+            Err(_) => {
+                // It has others before it.
+                cold_path();
+                links.unlink(at);
+            }
         }
     }
 
     /// Takes all out, whatever the links say.
     pub(super) fn clear(&mut self) {
         self.firsts.clear();
+    }
+}
+
+/// Takes out the first value of a key.
+#[inline(always)] // as above
+fn take(mut entry: OccupiedEntry<'_, u32>, links: &mut impl Links, at: u32) {
+    if likely(*entry.get() & ONLY != 0) {
+        entry.remove();
+        return;
+    }
+    match links.unlink(at) {
+        Remaining::First(first) => *entry.get_mut() = first,
+        _ => drop(entry.remove()),
     }
 }
 
@@ -95,7 +123,13 @@ mod tests {
             for at in steps {
                 if list.contains(&at) {
                     list.retain(|other| *other != at);
-                    index.remove(&mut links, at, hash(key(at)));
+                    let found = index.find_first(hash(key(at)), |other| key(other) == key(at));
+                    match found {
+                        Some((first, bucket)) if first == at => {
+                            index.take_first(&mut links, at, bucket);
+                        }
+                        _ => index.remove(&mut links, at, hash(key(at))),
+                    }
                 } else {
                     list.push(at);
                     let same = |_: &LinkTable, other| key(other) == key(at);

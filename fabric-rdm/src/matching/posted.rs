@@ -74,6 +74,17 @@ impl<R> Links for Slab<PostedReceive<R>> {
     }
 }
 
+/// A receive that a message meets, and where it is until something changes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    pub(super) at: u32,
+    seq: u64,
+    /// [`REST`]: it is in the list.
+    class: usize,
+    /// In the index of its class.
+    bucket: usize,
+}
+
 #[derive(Debug)]
 struct ReceiveClass {
     shape: Shape,
@@ -119,11 +130,6 @@ impl<R> Posted<R> {
     #[inline]
     pub(super) fn get(&self, at: u32) -> Option<&PostedReceive<R>> {
         self.receives.get(at)
-    }
-
-    #[inline]
-    pub(super) fn get_mut(&mut self, at: u32) -> Option<&mut PostedReceive<R>> {
-        self.receives.get_mut(at)
     }
 
     /// Adds a receive that messages do not meet yet. `None`: it is full.
@@ -180,37 +186,62 @@ impl<R> Posted<R> {
 
     /// The oldest receive that takes this message.
     #[inline(always)] // one place that is executed for each message calls it
-    pub(super) fn find(&self, envelope: &Envelope, hasher: &RandomState) -> Option<u32> {
-        let mut oldest: Option<(u64, u32)> = None;
+    pub(super) fn find(&self, envelope: &Envelope, hasher: &RandomState) -> Option<Found> {
+        let mut oldest: Option<Found> = None;
         for number in members(self.active & classes_of_kind(envelope)) {
             let class = &self.classes[number];
             let key = class.shape.key(envelope);
             let has_key = |at| self.receives.get(at).is_some_and(|r| r.key == key);
-            if let Some(at) = class.index.first(key.hash(hasher), has_key)
+            if let Some((at, bucket)) = class.index.find_first(key.hash(hasher), has_key)
                 && let Some(receive) = self.receives.get(at)
-                && oldest.is_none_or(|(seq, _)| receive.seq < seq)
+                && oldest.is_none_or(|oldest| receive.seq < oldest.seq)
             {
-                oldest = Some((receive.seq, at));
+                oldest = Some(Found { at, seq: receive.seq, class: number, bucket });
             }
         }
         if unlikely(self.rest.first().is_some()) {
             oldest = self.find_in_rest(envelope, oldest);
         }
-        oldest.map(|(_, at)| at)
+        oldest
     }
 
     #[inline(never)]
-    fn find_in_rest(&self, envelope: &Envelope, found: Option<(u64, u32)>) -> Option<(u64, u32)> {
+    fn find_in_rest(&self, envelope: &Envelope, found: Option<Found>) -> Option<Found> {
         let rest = self.rest.iter(&self.receives);
         rest.filter_map(|at| Some((at, self.receives.get(at)?)))
-            .take_while(|(_, receive)| found.is_none_or(|(seq, _)| receive.seq < seq))
+            .take_while(|(_, receive)| found.is_none_or(|found| receive.seq < found.seq))
             .find(|(_, receive)| receive.pattern().matches(envelope))
-            .map(|(at, receive)| (receive.seq, at))
+            .map(|(at, receive)| Found { at, seq: receive.seq, class: REST.into(), bucket: 0 })
             .or(found)
     }
 
+    /// Takes a receive out altogether that was found, as long as nothing has changed since.
+    #[inline(always)] // as above
+    pub(super) fn take(&mut self, found: &Found) -> Option<PostedReceive<R>> {
+        match self.classes.get_mut(found.class) {
+            Some(class) => {
+                class.index.take_first(&mut self.receives, found.at, found.bucket);
+                self.leave(found.class);
+            }
+            None => {
+                cold_path();
+                self.rest.remove(&mut self.receives, found.at);
+            }
+        }
+        self.receives.remove(found.at)
+    }
+
+    /// A class has a receive less.
+    #[inline]
+    fn leave(&mut self, number: usize) {
+        let class = &mut self.classes[number];
+        class.len -= 1;
+        if class.len == 0 {
+            self.active &= !(1 << number);
+        }
+    }
+
     /// Messages do not meet it any more. It keeps its number.
-    #[inline(always)] // one place that is executed for each message calls it
     pub(super) fn unlink(&mut self, at: u32, hasher: &RandomState) {
         let Some(receive) = self.receives.get_mut(at) else { return };
         let key = receive.key;
@@ -221,12 +252,10 @@ impl<R> Posted<R> {
                 self.rest.remove(&mut self.receives, at);
             }
             number => {
-                let class = &mut self.classes[usize::from(number)];
-                class.index.remove(&mut self.receives, at, key.hash(hasher));
-                class.len -= 1;
-                if class.len == 0 {
-                    self.active &= !(1 << number);
-                }
+                let number = usize::from(number);
+                let index = &mut self.classes[number].index;
+                index.remove(&mut self.receives, at, key.hash(hasher));
+                self.leave(number);
             }
         }
     }
@@ -268,7 +297,7 @@ mod tests {
         assert_eq!(post(&mut posted, 9).1, REST);
         assert_eq!(post(&mut posted, 3).1, places[2].1, "its class is there");
         let message = Envelope { source: Peer::from_bits(0), tag: Some(8), len: 0 };
-        let seq = |posted: &Posted<()>| posted.get(posted.find(&message, &hasher)?).map(|r| r.seq);
+        let seq = |posted: &Posted<()>| posted.find(&message, &hasher).map(|found| found.seq);
         assert_eq!(seq(&posted), Some(8), "before the ninth");
         posted.remove(places[7].0, &hasher);
         assert_eq!(seq(&posted), Some(9), "in the list");

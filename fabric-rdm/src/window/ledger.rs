@@ -156,11 +156,18 @@ impl Ledger {
     }
 
     /// The peer used so much, and that is free again already: as much as it was [admitted](Self::admits).
+    #[inline(always)] // for each message
     pub(super) fn on_passed(&mut self, at: u32, amount: u64) {
-        self.change(at, |part| {
-            part.received += amount;
-            part.freed += amount;
-        });
+        let part = &mut self.parts[at as usize];
+        part.received += amount;
+        part.freed += amount;
+        // As `change` does: what it holds is less by that, but for what is reserved.
+        let (held, reserved) = (part.held(), self.resource.reserved);
+        if likely(held >= reserved || part.closed) {
+            self.taken -= amount;
+        } else {
+            self.taken -= (held + amount).saturating_sub(reserved);
+        }
         self.serve();
         self.refill(at);
     }

@@ -73,12 +73,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
         cases: &["rdm.source_filter"],
     },
     Mutant {
+        name: "rdm_as_the_last",
+        about: "what comes is taken for a message of the peer whose message came last",
+        runs: Runs::Tcp,
+        edits: &[edit("EndpointMap::get", "*of == endpoint", "true")],
+        cases: &["rdm.all_to_all"],
+    },
+    Mutant {
         name: "rdm_exact_first",
         about: "an exact receive takes a message before an older one with a mask",
         runs: Runs::Tcp,
         edits: &[edit(
             "Posted::find",
-            "oldest.is_none_or(|(seq, _)| receive.seq < seq)",
+            "oldest.is_none_or(|oldest| receive.seq < oldest.seq)",
             "oldest.is_none()",
         )],
         cases: &["rdm.exact_vs_wildcard_age"],
@@ -206,8 +213,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a receive with half of a message ends well",
         runs: Runs::Tcp,
         edits: &[edit(
-            "Shared::end_met",
-            "status == Status::Ok && unlikely(met.len < met.envelope.len)",
+            "Met::completion",
+            "status == Status::Ok && unlikely(self.len < self.envelope.len)",
             "false",
         )],
         cases: &["rdm.truncated_lives"],
