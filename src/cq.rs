@@ -2,6 +2,7 @@
 
 mod bound;
 mod inner;
+mod receives;
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;

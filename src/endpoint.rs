@@ -107,7 +107,7 @@ impl Endpoint {
         // From here on `undo` unrolls what was done.
         let undo = |tokens: &[(&Arc<CqInner>, Token)]| {
             if let Some(receives) = receives {
-                receives.slots.lock().remove_endpoint(shared.id, Fate::Free);
+                receives.cq.remove_endpoint_of_receives(receives.token, shared.id, Fate::Free);
             }
             for (cq, token) in tokens {
                 cq.unbind(*token, Fate::Free);
@@ -121,7 +121,7 @@ impl Endpoint {
         let sends = Some((send_end, attr.send_depth));
         let recvs = Some((recv_end, attr.recv_depth));
         if let Some(receives) = receives {
-            receives.slots.lock().add_endpoint(&shared);
+            receives.cq.add_endpoint_of_receives(receives.token, &shared);
         }
         let (send_token, recv_token) = if receives.is_some() {
             let token = send_cq.bind(&shared, sends, None).inspect_err(|_| undo(&[]))?;

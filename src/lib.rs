@@ -146,7 +146,6 @@ mod segments;
 mod shared_receives;
 mod shorthand;
 mod slice;
-mod slots;
 mod unopened;
 #[cfg(feature = "verbs")]
 pub mod verbs;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use fabric_core::{
     Access, EndpointId, Error, OpKind, Posted, Result, Segment, SharedReceiveAttr,
-    SharedReceiveOps, Token, cold_path,
+    SharedReceiveOps, Token, cold_path, unlikely,
 };
 use fabric_util::callback;
+use fabric_util::slots::{SlotProducer, slots};
 use fabric_util::sync::Mutex;
 
 use crate::batch::{self, BatchError, Chunk, recv_work};
@@ -16,7 +17,6 @@ use crate::domain::DomainInner;
 use crate::inflight::{Fate, InFlightOp, RegionRefs, ReportMode};
 use crate::op::{Recv, Slices};
 use crate::process::ForkChecked;
-use crate::slots::Slots;
 
 /// A receive queue that endpoints share: a server with many clients posts receives once, for whichever sends.
 ///
@@ -70,16 +70,21 @@ pub struct SharedReceiveQueue {
     pub(crate) inner: Arc<SharedReceives>,
 }
 
+/// What a thread that posts needs.
+struct Posting {
+    operations: SlotProducer<InFlightOp>,
+    segments: Vec<Segment>,
+}
+
 /// What the handle and the endpoints that use it share.
 pub(crate) struct SharedReceives {
     pub(crate) ops: ForkChecked<Box<dyn SharedReceiveOps>>,
     id: EndpointId,
     pub(crate) cq: Arc<CqInner>,
-    pub(crate) slots: Arc<Slots>,
     /// All but the sequence number.
-    token: Token,
+    pub(crate) token: Token,
     /// Held while receives are posted, so that they go to the provider in the order of their checks.
-    segments: Mutex<Vec<Segment>>,
+    posting: Mutex<Posting>,
     counters: SideCounters,
     attr: SharedReceiveAttr,
     domain: Arc<DomainInner>,
@@ -99,15 +104,15 @@ impl SharedReceiveQueue {
         }
         let cq = &queue.inner;
         let ops = ForkChecked::new(domain.ops.shared_receives(attr, cq.ops())?);
-        let (id, slots) = (EndpointId(domain.next_id()), Arc::new(Slots::new(attr.depth)));
-        let token = cq.bind_receives(id, &slots, attr.depth)?;
+        let id = EndpointId(domain.next_id());
+        let (operations, ends) = slots(attr.depth);
+        let token = cq.bind_receives(id, ends, attr.depth)?;
         let inner = SharedReceives {
             ops,
             id,
             cq: cq.clone(),
-            slots,
             token,
-            segments: Mutex::default(),
+            posting: Mutex::new(Posting { operations, segments: Vec::new() }),
             counters: SideCounters::default(),
             attr: attr.clone(),
             domain: domain.clone(),
@@ -127,7 +132,7 @@ impl SharedReceiveQueue {
 
     /// Receives that have not ended: those no message has taken, and those whose message is coming in.
     pub fn len(&self) -> usize {
-        self.inner.slots.lock().len()
+        self.inner.posting.lock().operations.len()
     }
 
     /// Whether there are none.
@@ -156,18 +161,18 @@ impl SharedReceiveQueue {
     pub fn post_recvs(&self, recvs: &[Recv<'_>]) -> Result<(), BatchError> {
         let inner = &*self.inner;
         inner.ops.check("post").map_err(|error| BatchError { posted: 0, error })?;
-        let mut segments = inner.segments.lock();
-        batch::post_recvs(recvs, &inner.counters.posts, |chunk| inner.post(chunk, &mut segments))
+        let mut posting = inner.posting.lock();
+        batch::post_recvs(recvs, &inner.counters.posts, |chunk| inner.post(chunk, &mut posting))
     }
 }
 
 impl SharedReceives {
-    fn post(&self, recvs: &[Recv<'_>], segments: &mut Vec<Segment>) -> Posted {
-        segments.clear();
+    fn post(&self, recvs: &[Recv<'_>], posting: &mut Posting) -> Posted {
+        posting.segments.clear();
         let mut checked: Chunk<(usize, Token)> = Chunk::new();
         let mut refusal = None;
         for recv in recvs {
-            match self.prepare(recv, segments) {
+            match self.prepare(recv, posting) {
                 Ok(one) => checked.push(one),
                 Err(error) => {
                     refusal = Some(error);
@@ -178,7 +183,7 @@ impl SharedReceives {
         if checked.is_empty() {
             return Posted { accepted: 0, refusal };
         }
-        let work = recv_work(segments, checked.iter().copied());
+        let work = recv_work(&posting.segments, checked.iter().copied());
         // SAFETY: the slots just filled keep the regions registered and their memory allocated until the completions are
         // taken, or `quiesce` has returned `Ok`.
         let posted = unsafe { self.ops.post_recv(&work) };
@@ -187,37 +192,29 @@ impl SharedReceives {
             return Posted { accepted, refusal };
         }
         cold_path();
-        let mut slots = self.slots.lock();
-        let refused: Chunk<_> = checked[accepted..]
-            .iter()
-            .map(|(_, token)| slots.take(token.sequence()).inspect(|_| slots.credit()))
-            .collect();
-        drop(slots);
-        drop(refused);
+        self.cq.take_refused(checked[accepted..].iter().map(|(_, token)| *token));
         Posted::until(accepted, posted.refusal.unwrap_or(Error::DeviceLost))
     }
 
     /// Checks a receive, and gives it a slot; says how many segments it has.
-    fn prepare(&self, recv: &Recv<'_>, segments: &mut Vec<Segment>) -> Result<(usize, Token)> {
+    fn prepare(&self, recv: &Recv<'_>, posting: &mut Posting) -> Result<(usize, Token)> {
+        let Posting { operations, segments } = posting;
         let before = segments.len();
         let (into, mut regions) = (&recv.into, RegionRefs::default());
         let max = self.attr.segments;
         let len =
             self.domain.add_slices("recv", into, Access::LOCAL_WRITE, max, segments, &mut regions);
         let len = len.inspect_err(|_| segments.truncate(before))?;
-        let mut slots = self.slots.lock();
-        if !slots.has_room() {
-            cold_path();
-            drop(slots);
+        if unlikely(!operations.has_room()) {
             self.cq.try_reap();
-            slots = self.slots.lock();
-            if !slots.has_room() {
-                segments.truncate(before);
-                return Err(Error::Again);
-            }
         }
         let (context, kind, report) = (recv.context, OpKind::Recv, ReportMode::Always);
-        let number = slots.insert(InFlightOp { context, len, kind, report, regions });
+        let operation = InFlightOp { context, len, kind, report, regions };
+        let Ok(number) = operations.insert(operation) else {
+            cold_path();
+            segments.truncate(before);
+            return Err(Error::Again);
+        };
         Ok((segments.len() - before, self.token.with_sequence(number)))
     }
 }
@@ -229,11 +226,8 @@ impl Drop for SharedReceives {
             return;
         }
         let quiesced = callback::caught(|| self.ops.quiesce());
-        let mut fate = self.slots.lock().fate();
-        if !matches!(quiesced, Some(Ok(()))) {
-            fate = Fate::Leak;
-        }
-        let leaked = self.cq.unbind_receives(self.token, fate);
+        let fate = if matches!(quiesced, Some(Ok(()))) { Fate::Free } else { Fate::Leak };
+        let (fate, leaked) = self.cq.unbind_receives(self.token, fate);
         if fate == Fate::Leak {
             self.domain.report_leaked(
                 format_args!("the shared receive queue {}", self.id),

@@ -60,10 +60,14 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 3 } else { 256 },
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
         #[test]
         fn each_endpoint_has_what_was_put_in_last(
-            steps in proptest::collection::vec((0..40u64, 0..3u8), 0..300),
+            steps in proptest::collection::vec((0..40u64, 0..3u8), 0..if cfg!(miri) { 50 } else { 300 }),
         ) {
             let (mut map, mut model) = (EndpointMap::default(), HashMap::new());
             for (step, (id, what)) in steps.into_iter().enumerate() {

@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 
 use fabric_core::{attr::MAX_DEPTH, cold_path, unlikely};
 
-use crate::sync::{Arc, AtomicU64, Cell};
+use crate::sync::{Arc, AtomicU64, CachePadded, Cell};
 
 /// So many slots there are to begin with, a power of two.
 const FEW: u32 = if cfg!(loom) {
@@ -48,10 +48,6 @@ struct Ring<T> {
     head: CachePadded,
     credit: CachePadded,
 }
-
-/// A counter on a cache line of its own: posters and pollers are often different threads.
-#[repr(align(64))]
-struct CachePadded(AtomicU64);
 
 // SAFETY: a slot is reached by the producer or by the consumer, never by both (module text), so the ring
 // only moves `T`s from one thread to another.
@@ -107,8 +103,8 @@ pub fn inflight<T>(depth: usize) -> (Producer<T>, Consumer<T>) {
         all: OnceLock::new(),
         moved_at: AtomicU64::new(u64::MAX),
         depth,
-        head: CachePadded(AtomicU64::new(0)),
-        credit: CachePadded(AtomicU64::new(0)),
+        head: CachePadded::default(),
+        credit: CachePadded::default(),
     });
     let producer = Producer { ring: ring.clone(), head: 0, credit: 0, moved_at: u64::MAX };
     (producer, Consumer { ring, tail: 0, credit: 0 })

@@ -16,7 +16,8 @@
 //!   [`byte_quota`] (how much memory they have), [`introductions`] (of those that come to a tool), [`mutual_proof`] (and their secret);
 //! - datagrams: [`datagram`] (what providers in software share of them);
 //! - progress: [`progress`] (which connections are served when), [`fault`] (both at their worst, for tests);
-//! - queues: [`inflight`] (operations in flight and their depth), [`emulate`] (atomics that a device lacks);
+//! - queues: [`inflight`] (operations in flight and their depth), [`slots`] (those that end in any order), [`emulate`]
+//!   (atomics that a device lacks), [`endpoint_map`] (what belongs to each endpoint);
 //! - small things: [`stats`] (counters), [`route`] (the address to connect from), [`range`] (bounds of a slice),
 //!   [`splitmix`] (random numbers for tests), [`choices`] (a fuzzer's choices).
 
@@ -51,6 +52,7 @@ pub mod region_table;
 pub mod reports;
 pub mod route;
 pub mod service_thread;
+pub mod slots;
 pub mod sockets;
 pub mod splitmix;
 pub mod stall_watch;

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use fabric_core::token::MAX_ENDPOINTS_PER_CQ;
 use fabric_core::{
-    Completion, EndpointId, EndpointState, Error, Event, EventSink, Failure, OpKind, RawCompletion,
-    Result, Side, Status, Token, cold_path, likely, unlikely,
+    Completion, EndpointState, Error, Event, EventSink, Failure, OpKind, RawCompletion, Result,
+    Side, Status, Token, cold_path, likely, unlikely,
 };
 use fabric_util::inflight::Consumer;
 
+use super::receives::{BoundReceives, UnknownToken};
 use crate::counters::Ends;
 use crate::event_router::EventRouter;
 use crate::inflight::{DeferredDrops, InFlightOp, RegionRefs, ReportMode};
 use crate::registry::EndpointShared;
-use crate::slots::{SlotTable, Slots};
 
 /// An endpoint, as the queue knows it.
 pub(super) struct BoundEndpoint {
@@ -31,15 +31,6 @@ impl BoundEndpoint {
             Side::Recv => self.recv.as_mut(),
         }
     }
-}
-
-/// A shared receive queue, as the completion queue knows it.
-#[derive(Clone)]
-pub(super) struct BoundReceives {
-    pub(super) id: EndpointId,
-    pub(super) slots: Arc<Slots>,
-    /// What it has reserved.
-    pub(super) room: usize,
 }
 
 /// A slot has either.
@@ -119,8 +110,8 @@ impl BoundEndpoints {
         find(&mut self.slots, token)
     }
 
-    fn receives(&self, token: Token) -> Option<&BoundReceives> {
-        find_receives(&self.slots, token)
+    pub(super) fn receives(&mut self, token: Token) -> Option<&mut BoundReceives> {
+        find_receives(&mut self.slots, token)
     }
 
     /// An operation that was reaped before has been taken by the application.
@@ -130,7 +121,7 @@ impl BoundEndpoints {
                 consumer.credit(1);
             }
         } else if let Some(receives) = self.receives(token) {
-            receives.slots.lock().credit();
+            receives.operations.credit();
         }
     }
 
@@ -203,100 +194,23 @@ impl BoundEndpoints {
         deliver: &mut impl FnMut(Completion, RegionRefs, Token) -> Option<RegionRefs>,
     ) {
         let BoundEndpoints { events, slots, unknown_tokens, .. } = self;
-        let Some(BoundReceives { id, slots, .. }) = find_receives(slots, raw.token) else {
+        let Some(receives) = find_receives(slots, raw.token) else {
             cold_path();
             *unknown_tokens += 1;
             return;
         };
-        let id = raw.endpoint.unwrap_or(*id);
-        let mut table = slots.lock();
-        if raw.flushes_earlier {
-            cold_path();
-            // A device that vanished completes one for all.
-            return end_all_shared(&mut table, raw, id, drops, deliver);
-        }
-        let Some(op) = table.take(raw.token.sequence()) else {
-            cold_path();
-            *unknown_tokens += 1;
-            return;
-        };
-        let early = end_shared(&mut table, op, raw, id, drops, deliver);
-        drop(table);
-        if let Some(shared) = early {
-            cold_path();
-            connected_early(events, &shared);
+        match receives.resolve(raw, drops, deliver) {
+            Ok(None) => {}
+            Ok(Some(shared)) => {
+                cold_path();
+                connected_early(events, &shared);
+            }
+            Err(UnknownToken) => {
+                cold_path();
+                *unknown_tokens += 1;
+            }
         }
     }
-}
-
-#[cold]
-fn end_all_shared(
-    table: &mut SlotTable,
-    raw: &RawCompletion,
-    id: EndpointId,
-    drops: &mut DeferredDrops,
-    deliver: &mut impl FnMut(Completion, RegionRefs, Token) -> Option<RegionRefs>,
-) {
-    for op in table.take_all() {
-        end_shared(table, op, raw, id, drops, deliver);
-    }
-}
-
-/// Ends a receive of a shared queue; gives the endpoint whose message took it if that is not known to be connected yet.
-#[inline(always)] // once for each operation
-fn end_shared(
-    table: &mut SlotTable,
-    op: InFlightOp,
-    raw: &RawCompletion,
-    id: EndpointId,
-    drops: &mut DeferredDrops,
-    deliver: &mut impl FnMut(Completion, RegionRefs, Token) -> Option<RegionRefs>,
-) -> Option<Arc<EndpointShared>> {
-    let completion = received(raw, op.context, id);
-    let early = match table.endpoint(id) {
-        Some(shared) if count_received(shared, &completion) => Some(shared.clone()),
-        Some(_) => None,
-        None => {
-            cold_path();
-            None
-        }
-    };
-    if let Some(regions) = deliver(completion, op.regions, raw.token) {
-        regions.release(drops);
-        table.credit();
-    }
-    early
-}
-
-/// The completion of a receive, as its provider reports it.
-#[inline]
-fn received(raw: &RawCompletion, context: u64, endpoint: EndpointId) -> Completion {
-    let mut completion = Completion::new(context, endpoint, OpKind::Recv, raw.status);
-    completion.provider_code = raw.provider_code;
-    if likely(raw.status == Status::Ok) {
-        completion.len = raw.len as usize;
-        completion.immediate = raw.immediate;
-        if unlikely(raw.remote_write) {
-            completion.kind = OpKind::RecvWrite;
-        }
-    }
-    completion
-}
-
-/// Counts a receive of a shared queue for the endpoint whose message took it; says whether that is not known to be connected
-/// yet.
-#[inline]
-fn count_received(shared: &EndpointShared, completion: &Completion) -> bool {
-    let ends = &shared.counters.recv.ends;
-    if !completion.is_ok() {
-        cold_path();
-        ends.errors.add(1);
-        shared.state.replace(EndpointState::Connected, EndpointState::Dead);
-        return false;
-    }
-    ends.completed.add(1);
-    ends.bytes.add(completion.len as u64);
-    unlikely(shared.state.get() == EndpointState::Connecting)
 }
 
 #[inline]
@@ -306,9 +220,9 @@ fn find(slots: &mut [EndpointSlot], token: Token) -> Option<&mut BoundEndpoint> 
 }
 
 #[inline]
-fn find_receives(slots: &[EndpointSlot], token: Token) -> Option<&BoundReceives> {
-    let slot = slots.get(token.slot() as usize)?;
-    if slot.generation == token.generation() { slot.receives.as_ref() } else { None }
+fn find_receives(slots: &mut [EndpointSlot], token: Token) -> Option<&mut BoundReceives> {
+    let slot = slots.get_mut(token.slot() as usize)?;
+    if slot.generation == token.generation() { slot.receives.as_mut() } else { None }
 }
 
 /// A message came to an endpoint that accepts, before the `Connected` event of its provider: the thread that takes

@@ -15,15 +15,17 @@ use fabric_core::{
     Token, cold_path, likely, unlikely,
 };
 use fabric_util::inflight::Consumer;
+use fabric_util::slots::SlotConsumer;
 use fabric_util::sync::{Mutex, MutexGuard};
 
-use crate::cq::bound::{BoundEndpoint, BoundEndpoints, BoundReceives};
+use crate::batch::Chunk;
+use crate::cq::bound::{BoundEndpoint, BoundEndpoints};
+use crate::cq::receives::BoundReceives;
 use crate::dispatch::AnyCq;
 use crate::domain::{DomainInner, QueuePlace};
 use crate::inflight::{DeferredDrops, Fate, InFlightOp, RegionRefs, ReportMode};
 use crate::process::ForkChecked;
 use crate::registry::EndpointShared;
-use crate::slots::Slots;
 
 /// A completion that waits for the application.
 struct PendingCompletion {
@@ -318,15 +320,43 @@ impl CqInner {
     pub(crate) fn bind_receives(
         &self,
         id: EndpointId,
-        slots: &Arc<Slots>,
+        operations: SlotConsumer<InFlightOp>,
         room: usize,
     ) -> Result<Token> {
         let mut state = self.lock();
         self.check_room("make shared receive queue", room, &state)?;
-        let token =
-            state.endpoints.add_receives(BoundReceives { id, slots: slots.clone(), room })?;
+        let token = state.endpoints.add_receives(BoundReceives::new(id, operations, room))?;
         state.reserved += room;
         Ok(token)
+    }
+
+    /// An endpoint takes receives from a shared queue from now on.
+    pub(crate) fn add_endpoint_of_receives(&self, token: Token, shared: &Arc<EndpointShared>) {
+        if let Some(receives) = self.lock().endpoints.receives(token) {
+            receives.add_endpoint(shared);
+        }
+    }
+
+    /// It is gone; see [`BoundReceives::remove_endpoint`].
+    pub(crate) fn remove_endpoint_of_receives(&self, token: Token, id: EndpointId, fate: Fate) {
+        if let Some(receives) = self.lock().endpoints.receives(token) {
+            receives.remove_endpoint(id, fate);
+        }
+    }
+
+    /// Takes back receives that the provider refused.
+    pub(crate) fn take_refused(&self, refused: impl Iterator<Item = Token>) {
+        let mut taken: Chunk<_> = Chunk::new();
+        let mut state = self.lock();
+        for token in refused {
+            let Some(receives) = state.endpoints.receives(token) else { continue };
+            if let Some(op) = receives.operations.take(token.sequence()) {
+                receives.operations.credit();
+                taken.push(op);
+            }
+        }
+        drop(state);
+        drop(taken);
     }
 
     fn check_room(&self, operation: &'static str, room: usize, state: &CqState) -> Result<()> {
@@ -340,18 +370,19 @@ impl CqInner {
         Err(Error::invalid(operation, text))
     }
 
-    /// As [`unbind`](CqInner::unbind), of a shared receive queue.
-    pub(crate) fn unbind_receives(&self, token: Token, fate: Fate) -> u64 {
+    /// As [`unbind`](CqInner::unbind), of a shared receive queue; also says whether the receives had the worse fate.
+    pub(crate) fn unbind_receives(&self, token: Token, fate: Fate) -> (Fate, u64) {
         let mut drops = DeferredDrops::new();
         let mut guard = self.lock();
         let state = &mut *guard;
         state.collect(&self.ops, &mut drops);
-        let Some(receives) = state.endpoints.remove_receives(token) else { return 0 };
+        let Some(mut receives) = state.endpoints.remove_receives(token) else { return (fate, 0) };
+        let fate = if receives.fate == Fate::Leak { Fate::Leak } else { fate };
         let mut left = state.let_go_of(token, &mut drops);
-        for op in receives.slots.lock().take_all() {
-            state.cancel(op, receives.id, fate, &mut left, &mut drops);
+        for op in receives.operations.take_all() {
+            state.cancel(op, receives.id(), fate, &mut left, &mut drops);
         }
-        self.end_unbinding(guard, receives.room, left, drops)
+        (fate, self.end_unbinding(guard, receives.room, left, drops))
     }
 
     /// Unbinds an endpoint: what finished keeps its real status, what it still had in flight becomes `Canceled`, or has no

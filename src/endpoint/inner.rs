@@ -135,7 +135,7 @@ impl EndpointInner {
         if let Some(receives) = &self.receives {
             // What ended is known to be this endpoint's as long as the queue knows it.
             receives.cq.collect();
-            receives.slots.lock().remove_endpoint(self.shared.id, fate);
+            receives.cq.remove_endpoint_of_receives(receives.token, self.shared.id, fate);
         }
         let mut leaked = self.send_cq.unbind(send, fate);
         if self.receives.is_none() && !Arc::ptr_eq(&self.send_cq, &self.recv_cq) {

@@ -15,10 +15,12 @@ mod held;
 mod lock;
 #[cfg(loom)]
 mod modelled;
+mod padded;
 
 pub(crate) use cell::Cell;
 pub use held::assert_none as assert_none_held;
 pub use lock::{Condvar, Mutex, MutexGuard, ReadGuard, RwLock, WriteGuard};
+pub(crate) use padded::CachePadded;
 
 #[cfg(not(loom))]
 pub use crate::wakeup::Wakeup;
