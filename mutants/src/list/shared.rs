@@ -107,7 +107,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "place_not_free",
         about: "a shared receive that has ended counts against the depth for ever",
         runs: Runs::Tcp,
-        edits: &[edit("end_shared", "table.credit();", "")],
+        edits: &[edit("BoundReceives::end", "self.operations.credit();", "")],
         cases: &["shared.depth"],
     },
 ];
