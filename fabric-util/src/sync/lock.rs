@@ -1,4 +1,4 @@
-//! The locks: those of parking_lot, which have no poison to look for, or of loom. In checked builds a thread knows that it
+//! The locks: those of parking_lot, which have no poison to look for, or of a checker. In checked builds a thread knows that it
 //! holds them.
 
 use std::fmt;
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use parking_lot::{RwLock as RawRwLock, RwLockReadGuard, RwLockWriteGuard};
 
+#[cfg(any(loom, miri))]
+use super::checked as imp;
 use super::held::{Class, Held};
-#[cfg(loom)]
-use super::modelled::locks as imp;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, miri)))]
 use parking_lot as imp;
 
 /// A mutual exclusion lock. Locks made at one place in the source are of one class; their order is checked by class.

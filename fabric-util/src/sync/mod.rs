@@ -11,6 +11,8 @@
 //! Locks here are never poisoned: user code does not run under them, and each state is whole between statements.
 
 mod cell;
+#[cfg(any(loom, miri))]
+mod checked;
 mod held;
 mod lock;
 #[cfg(loom)]

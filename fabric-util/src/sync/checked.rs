@@ -1,0 +1,115 @@
+//! The locks that a checker runs, in the shape of parking_lot's: never poisoned, and a wait borrows the guard.
+//!
+//! They are those of loom, or under Miri, which refuses the way in which parking_lot calls futex(2), of the standard library.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::PoisonError;
+use std::time::Duration;
+
+#[cfg(loom)]
+use loom::sync as imp;
+#[cfg(not(loom))]
+use std::sync as imp;
+
+pub(super) struct Mutex<T: ?Sized>(imp::Mutex<T>);
+
+/// Without the inner one only within a wait.
+pub(super) struct MutexGuard<'a, T: ?Sized>(Option<imp::MutexGuard<'a, T>>);
+
+#[derive(Default)]
+pub(super) struct Condvar(imp::Condvar);
+
+impl<T> Mutex<T> {
+    #[cfg(loom)]
+    pub(super) fn new(value: T) -> Self {
+        Mutex(imp::Mutex::new(value))
+    }
+
+    #[cfg(not(loom))]
+    pub(super) const fn new(value: T) -> Self {
+        Mutex(imp::Mutex::new(value))
+    }
+
+    pub(super) fn into_inner(self) -> T {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: ?Sized> Mutex<T> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, T> {
+        MutexGuard(Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.0.try_lock().ok().map(|guard| MutexGuard(Some(guard)))
+    }
+
+    pub(super) fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: ?Sized> Deref for MutexGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        self.0.as_ref().unwrap()
+    }
+}
+
+impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.0.as_mut().unwrap()
+    }
+}
+
+impl Condvar {
+    #[cfg(not(loom))]
+    pub(super) const fn new() -> Self {
+        Condvar(imp::Condvar::new())
+    }
+
+    pub(super) fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
+    pub(super) fn notify_all(&self) {
+        self.0.notify_all();
+    }
+
+    pub(super) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        let held = guard.0.take().unwrap();
+        guard.0 = Some(self.0.wait(held).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// loom has no time.
+    pub(super) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, time: Duration) {
+        let held = guard.0.take().unwrap();
+        let waited = self.0.wait_timeout(held, time);
+        guard.0 = Some(waited.unwrap_or_else(PoisonError::into_inner).0);
+    }
+
+    /// Ends at once if there is no time, or never.
+    #[cfg(loom)]
+    pub(super) fn wait_while_for<T>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        mut condition: impl FnMut(&mut T) -> bool,
+        time: Duration,
+    ) {
+        while condition(guard) && !time.is_zero() {
+            self.wait(guard);
+        }
+    }
+
+    #[cfg(not(loom))]
+    pub(super) fn wait_while_for<T>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        condition: impl FnMut(&mut T) -> bool,
+        time: Duration,
+    ) {
+        let held = guard.0.take().unwrap();
+        let waited = self.0.wait_timeout_while(held, time, condition);
+        guard.0 = Some(waited.unwrap_or_else(PoisonError::into_inner).0);
+    }
+}
