@@ -11,23 +11,23 @@ use loom::sync as imp;
 #[cfg(not(loom))]
 use std::sync as imp;
 
-pub(super) struct Mutex<T: ?Sized>(imp::Mutex<T>);
+pub(super) struct CheckedMutex<T: ?Sized>(imp::Mutex<T>);
 
 /// Without the inner one only within a wait.
-pub(super) struct MutexGuard<'a, T: ?Sized>(Option<imp::MutexGuard<'a, T>>);
+pub(super) struct CheckedGuard<'a, T: ?Sized>(Option<imp::MutexGuard<'a, T>>);
 
 #[derive(Default)]
-pub(super) struct Condvar(imp::Condvar);
+pub(super) struct CheckedCondvar(imp::Condvar);
 
-impl<T> Mutex<T> {
+impl<T> CheckedMutex<T> {
     #[cfg(loom)]
     pub(super) fn new(value: T) -> Self {
-        Mutex(imp::Mutex::new(value))
+        CheckedMutex(imp::Mutex::new(value))
     }
 
     #[cfg(not(loom))]
     pub(super) const fn new(value: T) -> Self {
-        Mutex(imp::Mutex::new(value))
+        CheckedMutex(imp::Mutex::new(value))
     }
 
     pub(super) fn into_inner(self) -> T {
@@ -35,13 +35,13 @@ impl<T> Mutex<T> {
     }
 }
 
-impl<T: ?Sized> Mutex<T> {
-    pub(super) fn lock(&self) -> MutexGuard<'_, T> {
-        MutexGuard(Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+impl<T: ?Sized> CheckedMutex<T> {
+    pub(super) fn lock(&self) -> CheckedGuard<'_, T> {
+        CheckedGuard(Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        self.0.try_lock().ok().map(|guard| MutexGuard(Some(guard)))
+    pub(super) fn try_lock(&self) -> Option<CheckedGuard<'_, T>> {
+        self.0.try_lock().ok().map(|guard| CheckedGuard(Some(guard)))
     }
 
     pub(super) fn get_mut(&mut self) -> &mut T {
@@ -49,23 +49,23 @@ impl<T: ?Sized> Mutex<T> {
     }
 }
 
-impl<T: ?Sized> Deref for MutexGuard<'_, T> {
+impl<T: ?Sized> Deref for CheckedGuard<'_, T> {
     type Target = T;
     fn deref(&self) -> &T {
         self.0.as_ref().unwrap()
     }
 }
 
-impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
+impl<T: ?Sized> DerefMut for CheckedGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         self.0.as_mut().unwrap()
     }
 }
 
-impl Condvar {
+impl CheckedCondvar {
     #[cfg(not(loom))]
     pub(super) const fn new() -> Self {
-        Condvar(imp::Condvar::new())
+        CheckedCondvar(imp::Condvar::new())
     }
 
     pub(super) fn notify_one(&self) {
@@ -76,13 +76,13 @@ impl Condvar {
         self.0.notify_all();
     }
 
-    pub(super) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+    pub(super) fn wait<T>(&self, guard: &mut CheckedGuard<'_, T>) {
         let held = guard.0.take().unwrap();
         guard.0 = Some(self.0.wait(held).unwrap_or_else(PoisonError::into_inner));
     }
 
     /// loom has no time.
-    pub(super) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, time: Duration) {
+    pub(super) fn wait_for<T>(&self, guard: &mut CheckedGuard<'_, T>, time: Duration) {
         let held = guard.0.take().unwrap();
         let waited = self.0.wait_timeout(held, time);
         guard.0 = Some(waited.unwrap_or_else(PoisonError::into_inner).0);
@@ -92,7 +92,7 @@ impl Condvar {
     #[cfg(loom)]
     pub(super) fn wait_while_for<T>(
         &self,
-        guard: &mut MutexGuard<'_, T>,
+        guard: &mut CheckedGuard<'_, T>,
         mut condition: impl FnMut(&mut T) -> bool,
         time: Duration,
     ) {
@@ -104,7 +104,7 @@ impl Condvar {
     #[cfg(not(loom))]
     pub(super) fn wait_while_for<T>(
         &self,
-        guard: &mut MutexGuard<'_, T>,
+        guard: &mut CheckedGuard<'_, T>,
         condition: impl FnMut(&mut T) -> bool,
         time: Duration,
     ) {

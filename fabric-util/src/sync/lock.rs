@@ -5,25 +5,27 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
+#[cfg(not(any(loom, miri)))]
+use parking_lot::{Condvar as RawCondvar, Mutex as RawMutex, MutexGuard as RawGuard};
 use parking_lot::{RwLock as RawRwLock, RwLockReadGuard, RwLockWriteGuard};
 
 #[cfg(any(loom, miri))]
-use super::checked as imp;
+use super::checked::{
+    CheckedCondvar as RawCondvar, CheckedGuard as RawGuard, CheckedMutex as RawMutex,
+};
 use super::held::{Class, Held};
-#[cfg(not(any(loom, miri)))]
-use parking_lot as imp;
 
 /// A mutual exclusion lock. Locks made at one place in the source are of one class; their order is checked by class.
 pub struct Mutex<T: ?Sized> {
     class: Class,
-    inner: imp::Mutex<T>,
+    inner: RawMutex<T>,
 }
 
 /// A [`Mutex`] that is held.
 #[must_use]
 pub struct MutexGuard<'a, T: ?Sized> {
     // Released before the thread forgets that it held it.
-    inner: imp::MutexGuard<'a, T>,
+    inner: RawGuard<'a, T>,
     #[allow(dead_code)] // for its drop
     held: Held,
 }
@@ -33,14 +35,14 @@ impl<T> Mutex<T> {
     #[cfg(not(loom))]
     #[track_caller]
     pub const fn new(value: T) -> Self {
-        Mutex { class: Class::here(), inner: imp::Mutex::new(value) }
+        Mutex { class: Class::here(), inner: RawMutex::new(value) }
     }
 
     /// A free lock.
     #[cfg(loom)]
     #[track_caller]
     pub fn new(value: T) -> Self {
-        Mutex { class: Class::here(), inner: imp::Mutex::new(value) }
+        Mutex { class: Class::here(), inner: RawMutex::new(value) }
     }
 
     /// The value, of a lock that no thread can hold any more.
@@ -100,13 +102,13 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
 
 /// A condition to wait for under a [`Mutex`].
 #[derive(Default)]
-pub struct Condvar(imp::Condvar);
+pub struct Condvar(RawCondvar);
 
 impl Condvar {
     /// A condition without waiters.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
-        Condvar(imp::Condvar::new())
+        Condvar(RawCondvar::new())
     }
 
     /// A condition without waiters.
