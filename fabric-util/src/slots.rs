@@ -20,7 +20,7 @@ const INDEX: u32 = 20;
 const _: () = assert!(MAX_DEPTH <= 1 << INDEX);
 
 struct Slot<T> {
-    /// How often it was filled, twice that, and one more while it is.
+    /// Odd while it is filled: how often it was filled and emptied, both counted.
     state: AtomicU32,
     /// With how many were posted before it.
     value: Cell<(u64, T)>,
@@ -178,7 +178,7 @@ impl<T> SlotConsumer<T> {
         all.into_iter().map(|(_, value)| value).collect()
     }
 
-    /// One that was taken out counts no more against the depth; at most all that still do.
+    /// One that was taken out counts no more against the depth. Does nothing where none does.
     #[inline]
     pub fn credit(&mut self) {
         self.credit += u64::from(self.credit < self.taken);

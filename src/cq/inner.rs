@@ -370,7 +370,8 @@ impl CqInner {
         Err(Error::invalid(operation, text))
     }
 
-    /// As [`unbind`](CqInner::unbind), of a shared receive queue; also says whether the receives had the worse fate.
+    /// As [`unbind`](CqInner::unbind), of a shared receive queue; gives the fate of its receives, which is an endpoint's if
+    /// that is worse.
     pub(crate) fn unbind_receives(&self, token: Token, fate: Fate) -> (Fate, u64) {
         let mut drops = DeferredDrops::new();
         let mut guard = self.lock();

@@ -1,12 +1,13 @@
 //! What the thread of the [service](super::service) is asked for, and how it is woken for that.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 
 use fabric_util::wakeup::Wakeup;
-use parking_lot::Mutex;
+
+use super::lock::lock;
 
 /// What the thread is asked for.
 pub(super) enum Call {
@@ -40,7 +41,7 @@ impl Calls {
 
     /// Asks for something. Whether it is another thread than this one, and hears it.
     pub(super) fn call(&self, call: Call) -> bool {
-        let mut inbox = self.inbox.lock();
+        let mut inbox = lock(&self.inbox);
         if inbox.is_over {
             return false;
         }
@@ -53,18 +54,18 @@ impl Calls {
 
     /// This thread hears them from now on.
     pub(super) fn begin(&self) {
-        self.inbox.lock().thread = Some(std::thread::current().id());
+        lock(&self.inbox).thread = Some(std::thread::current().id());
     }
 
     /// Takes all, into an empty list, whose memory is for the next ones.
     pub(super) fn take(&self, calls: &mut Vec<Call>) {
         self.wakeup.clear();
-        std::mem::swap(calls, &mut self.inbox.lock().calls);
+        std::mem::swap(calls, &mut lock(&self.inbox).calls);
     }
 
     /// Nothing hears them any more, and those who wait for an answer get none.
     pub(super) fn end(&self) {
-        let mut inbox = self.inbox.lock();
+        let mut inbox = lock(&self.inbox);
         inbox.is_over = true;
         inbox.calls.clear();
     }

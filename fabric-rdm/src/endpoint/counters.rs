@@ -1,15 +1,14 @@
 //! Counters of operations that ended: never lost, and independent of completions.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use fabric_core::{Error, Result, unlikely};
 use fabric_util::fork::ForkEpoch;
-use parking_lot::{Condvar, Mutex};
 
 use super::completion::Kind;
-use super::wait::wait;
+use super::lock::{lock, wait};
 
 /// Counts operations of one kind that ended, successes and errors apart. It goes on without polls, and can be waited
 /// for. Clones are the same counter; any thread may use it.
@@ -62,7 +61,7 @@ impl Counter {
 
     fn notify(&self) {
         if unlikely(self.state.waiters.load(Ordering::SeqCst) > 0) {
-            drop(self.state.lock.lock());
+            drop(lock(&self.state.lock));
             self.state.changed.notify_all();
         }
     }
@@ -72,14 +71,15 @@ impl Counter {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let state = &*self.state;
         state.waiters.fetch_add(1, Ordering::SeqCst);
-        let mut guard = state.lock.lock();
+        let mut guard = lock(&state.lock);
         let found = loop {
             if let Some(found) = look(self) {
                 break Some(found);
             }
-            if !wait(&state.changed, &mut guard, deadline) {
-                break None;
-            }
+            guard = match wait(&state.changed, guard, deadline) {
+                Some(guard) => guard,
+                None => break None,
+            };
         };
         state.waiters.fetch_sub(1, Ordering::SeqCst);
         found

@@ -57,7 +57,7 @@ impl Delivery {
 impl Met {
     /// That of a receive with this context. No call has its address before it is where it stays: so it is put together there, and
     /// never read as a whole right behind the writes of its parts, which a processor waits for.
-    #[inline(always)] // as above
+    #[inline(always)] // one place that is executed for each message calls it
     fn completion(&self, context: u64, status: Status, immediate: Option<u32>) -> Completion {
         let is_truncated = status == Status::Ok && unlikely(self.len < self.envelope.len);
         let status = if is_truncated { Status::Truncated } else { status };

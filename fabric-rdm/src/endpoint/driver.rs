@@ -5,20 +5,19 @@
 //! endpoint's descriptor, the service sleeps on it as well, and takes over if it has been readable for long without a poll.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use fabric::{Armed, CompletionQueue, EventQueue};
 use fabric_core::{Error, Result, unlikely};
 use fabric_util::wakeup::{Wakeup, poll_until};
-use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags};
 
 use super::calls::Caller;
 use super::completion::Completion;
 use super::core::Core;
-use super::wait::wait;
+use super::lock::{lock, wait};
 use super::watch::Watch;
 
 /// What sleeps on the descriptors, or is about to.
@@ -112,7 +111,7 @@ impl Driver {
     }
 
     fn enter<T>(&self, call: impl FnOnce(&mut Core) -> T) -> T {
-        let mut core = self.core.lock();
+        let mut core = lock(&self.core);
         let result = call(&mut core);
         self.has_event.store(!core.shared.peer_events.is_empty(), Ordering::Relaxed);
         self.has_written.store(core.shared.has_written(), Ordering::Relaxed);
@@ -214,7 +213,7 @@ impl Driver {
         if let Some(watch) = self.watch.get() {
             return Ok(watch);
         }
-        let core = self.core.lock();
+        let core = lock(&self.core);
         let watch = Watch::new(&core.shared.queue, &core.shared.events)?;
         Ok(self.watch.get_or_init(|| watch))
     }
@@ -227,7 +226,7 @@ impl Driver {
     /// Makes sure that the descriptor becomes readable when there is something to poll for.
     pub(super) fn arm(&self) -> Result<Armed> {
         let watch = self.watch()?;
-        let core = self.core.lock();
+        let core = lock(&self.core);
         watch.clear();
         self.armed.store(true, Ordering::SeqCst);
         let queue = core.shared.queue.clone();
@@ -281,21 +280,22 @@ impl Driver {
     }
 
     fn change(&self) {
-        *self.changes.lock() += 1;
+        *lock(&self.changes) += 1;
         self.changed.notify_all();
     }
 
     fn seen(&self) -> u64 {
-        *self.changes.lock()
+        *lock(&self.changes)
     }
 
     /// Sleeps until something has changed since `seen`, or `deadline`.
     fn wait_change(&self, seen: u64, deadline: Option<Instant>) {
-        let mut changes = self.changes.lock();
+        let mut changes = lock(&self.changes);
         while *changes == seen {
-            if !wait(&self.changed, &mut changes, deadline) {
-                return;
-            }
+            changes = match wait(&self.changed, changes, deadline) {
+                Some(changes) => changes,
+                None => return,
+            };
         }
     }
 
@@ -325,7 +325,7 @@ impl Driver {
     /// Makes sure that the descriptors become readable when there is something to do, and gives when there is at the latest.
     /// `Ready`: there is something now. The caller has the claim.
     pub(super) fn prepare_sleep(&self, is_application: bool) -> Result<(Armed, Option<Instant>)> {
-        let core = self.core.lock();
+        let core = lock(&self.core);
         let queue = core.shared.queue.clone();
         let timer = core.deadline();
         let until = timer.map_or(u64::MAX, |timer| timer.as_nanos() as u64);
@@ -339,7 +339,7 @@ impl Driver {
 
     /// What the endpoint sleeps on.
     pub(super) fn queues(&self) -> (CompletionQueue, EventQueue) {
-        let core = self.core.lock();
+        let core = lock(&self.core);
         (core.shared.queue.clone(), core.shared.events.clone())
     }
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
 use fabric_core::{Error, Result};
@@ -16,11 +16,11 @@ use fabric_util::callback;
 use fabric_util::fork::ForkEpoch;
 use fabric_util::service_thread::ServiceThread;
 use fabric_util::wakeup::poll_until;
-use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 
 use super::calls::{Call, Caller, Calls};
 use super::driver::Driver;
+use super::lock::lock;
 use super::seat::Seat;
 use super::shortage;
 
@@ -51,7 +51,7 @@ static RUNNING: Mutex<Weak<Running>> = Mutex::new(Weak::new());
 
 impl Running {
     fn start() -> Result<Arc<Self>> {
-        let mut running = RUNNING.lock();
+        let mut running = lock(&RUNNING);
         if let Some(running) = running.upgrade().filter(|running| running.epoch.is_current()) {
             return Ok(running);
         }
@@ -101,7 +101,7 @@ impl Place {
     /// Has the thread look after it.
     pub(super) fn serve(&self, driver: &Arc<Driver>) {
         let service = &self.running.service;
-        service.added.lock().push(Seat::new(driver.clone(), self.id));
+        lock(&service.added).push(Seat::new(driver.clone(), self.id));
         service.calls.call(Call::Look(self.id));
     }
 }
@@ -176,7 +176,7 @@ impl Service {
     fn hear(&self, seats: &mut Seats, due: &mut Vec<u64>) -> bool {
         let mut calls = std::mem::take(&mut seats.calls);
         self.calls.take(&mut calls);
-        for seat in std::mem::take(&mut *self.added.lock()) {
+        for seat in std::mem::take(&mut *lock(&self.added)) {
             seats.add_timer(seat.timer, seat.id);
             seats.all.insert(seat.id, seat);
         }

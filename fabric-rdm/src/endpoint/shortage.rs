@@ -6,13 +6,13 @@
 //! all tries whether there is more. Endpoints that sleep are looked at when the first one has to wait.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Weak};
+use std::sync::{Arc, LazyLock, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use fabric_core::Error;
-use parking_lot::Mutex;
 
 use super::calls::{Call, Calls};
+use super::lock::lock;
 
 /// Between looks of one endpoint.
 const LOOK: Duration = Duration::from_millis(100);
@@ -46,7 +46,7 @@ static PROCESS: Process = Process {
 
 /// All endpoints of the process are called by these, from now on.
 pub(super) fn call_by(calls: &Arc<Calls>) {
-    *PROCESS.calls.lock() = Arc::downgrade(calls);
+    *lock(&PROCESS.calls) = Arc::downgrade(calls);
 }
 
 /// Whether the call failed for such a want, and not because of its peer.
@@ -155,7 +155,7 @@ impl Shortage {
     fn wait(&mut self, now: Duration) {
         if self.look.replace(now.saturating_add(LOOK)).is_none()
             && self.process.waiting.fetch_add(1, Ordering::Relaxed) == 0
-            && let Some(calls) = self.process.calls.lock().upgrade()
+            && let Some(calls) = lock(&self.process.calls).upgrade()
         {
             calls.call(Call::LookAtAll);
         }

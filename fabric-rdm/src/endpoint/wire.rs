@@ -134,6 +134,9 @@ pub(super) struct Encoded {
     len: usize,
 }
 
+const _: () = assert!(HEAD + RemoteRegion::BYTES <= MAX_INJECT);
+const _: () = assert!(size_of::<RawFlow>() <= MAX_INJECT);
+
 impl Encoded {
     fn new(parts: [&[u8]; 2]) -> Self {
         let mut encoded = Encoded { bytes: [0; MAX_INJECT], len: 0 };

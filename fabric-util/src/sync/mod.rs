@@ -1,5 +1,5 @@
-//! Locks, and what lock-free parts are made of: parking_lot's locks and the standard library's atomics, or those of loom,
-//! which then tries every interleaving that the memory model allows (`scripts/loom`).
+//! Locks, and what lock-free parts are made of: the standard library's pieces, or loom's, which then tries every
+//! interleaving that the memory model allows (`scripts/loom`).
 //!
 //! In builds with debug assertions a thread knows which of these locks it holds (`held`). Two mistakes end the process
 //! there, with a message and a backtrace: user code called while one is held ([`callback`](crate::callback)), and locks
@@ -11,8 +11,6 @@
 //! Locks here are never poisoned: user code does not run under them, and each state is whole between statements.
 
 mod cell;
-#[cfg(any(loom, miri))]
-mod checked;
 mod held;
 mod lock;
 #[cfg(loom)]
