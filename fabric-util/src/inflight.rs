@@ -49,12 +49,6 @@ struct Ring<T> {
     credit: CachePadded,
 }
 
-// SAFETY: a slot is reached by the producer or by the consumer, never by both (module text), so the ring
-// only moves `T`s from one thread to another.
-unsafe impl<T: Send> Send for Ring<T> {}
-// SAFETY: as above.
-unsafe impl<T: Send> Sync for Ring<T> {}
-
 impl<T> Ring<T> {
     /// The slot of an operation; `moved_at` is the producer's or, of a published one, the ring's.
     #[inline]

@@ -42,12 +42,6 @@ struct SlotRing<T> {
     credit: CachePadded,
 }
 
-// SAFETY: a slot is reached by the producer or by the consumer, never by both (module text), so this only moves `T`s from one
-// thread to another.
-unsafe impl<T: Send> Send for SlotRing<T> {}
-// SAFETY: as above.
-unsafe impl<T: Send> Sync for SlotRing<T> {}
-
 impl<T> SlotRing<T> {
     #[cold]
     fn allocate(&self) -> Places<T> {

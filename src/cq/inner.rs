@@ -381,7 +381,7 @@ impl CqInner {
         let fate = if receives.fate == Fate::Leak { Fate::Leak } else { fate };
         let mut left = state.let_go_of(token, &mut drops);
         for op in receives.operations.take_all() {
-            state.cancel(op, receives.id(), fate, &mut left, &mut drops);
+            state.cancel(op, receives.id, fate, &mut left, &mut drops);
         }
         (fate, self.end_unbinding(guard, receives.room, left, drops))
     }

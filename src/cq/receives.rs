@@ -17,7 +17,7 @@ pub(super) struct UnknownToken;
 
 /// A shared receive queue, as the completion queue knows it.
 pub(super) struct BoundReceives {
-    id: EndpointId,
+    pub(super) id: EndpointId,
     /// Its receives.
     pub(super) operations: SlotConsumer<InFlightOp>,
     /// The endpoints that take receives from it.
@@ -32,10 +32,6 @@ impl BoundReceives {
     pub(super) fn new(id: EndpointId, operations: SlotConsumer<InFlightOp>, room: usize) -> Self {
         let (endpoints, fate) = (EndpointMap::default(), Fate::Free);
         BoundReceives { id, operations, endpoints, fate, room }
-    }
-
-    pub(super) fn id(&self) -> EndpointId {
-        self.id
     }
 
     pub(super) fn add_endpoint(&mut self, shared: &Arc<EndpointShared>) {

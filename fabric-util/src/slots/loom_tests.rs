@@ -37,6 +37,25 @@ fn poster_and_poller() {
     });
 }
 
+/// A slot is filled again while its operation still counts: what orders that is that it was given back, not its credit.
+#[test]
+fn filled_again_before_the_credit() {
+    loom::model(|| {
+        let (mut producer, mut consumer) = slots::<Box<u32>>(3);
+        let numbers = [0, 1].map(|i| producer.insert(Box::new(i)).unwrap());
+        let poster = thread::spawn(move || {
+            let number = producer.insert(Box::new(2)).unwrap();
+            (number, producer)
+        });
+        assert_eq!(consumer.take(numbers[0]), Some(Box::new(0)));
+        let (third, producer) = poster.join().unwrap();
+        for (number, i) in [(third, 2), (numbers[1], 1)] {
+            assert_eq!(consumer.take(number), Some(Box::new(i)));
+        }
+        assert!(producer.is_empty());
+    });
+}
+
 /// What is taken by a number that names nothing yet does no harm beside a post.
 #[test]
 fn looked_for_beside_a_post() {

@@ -5,6 +5,10 @@ pub(crate) struct Cell<T>(std::cell::UnsafeCell<std::mem::MaybeUninit<T>>);
 #[cfg(loom)]
 pub(crate) struct Cell<T>(loom::cell::UnsafeCell<std::mem::MaybeUninit<T>>);
 
+// SAFETY: threads that share it reach what is in it by its unsafe methods alone, one at a time as their callers promise: so it
+// only moves `T`s from one thread to another.
+unsafe impl<T: Send> Sync for Cell<T> {}
+
 #[cfg(not(loom))]
 impl<T> Cell<T> {
     pub(crate) fn empty() -> Self {
